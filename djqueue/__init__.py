@@ -1,0 +1,97 @@
+"""A durable job queue inside the database your Django project already has.
+
+Names are loaded when they are first used, so that `import djqueue` works before Django's apps are ready.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import maintenance as maintenance
+    from . import signals as signals
+    from .counters import queues as queues
+    from .counters import stats as stats
+    from .exceptions import Cancelled as Cancelled
+    from .exceptions import DjqueueError as DjqueueError
+    from .exceptions import DuplicateJob as DuplicateJob
+    from .exceptions import DuplicateTask as DuplicateTask
+    from .exceptions import InvalidOption as InvalidOption
+    from .exceptions import InvalidPayload as InvalidPayload
+    from .exceptions import KvValueTooLarge as KvValueTooLarge
+    from .exceptions import LeaseLost as LeaseLost
+    from .exceptions import NotDead as NotDead
+    from .exceptions import PayloadTooLarge as PayloadTooLarge
+    from .exceptions import PermanentFailure as PermanentFailure
+    from .exceptions import Retry as Retry
+    from .exceptions import Snooze as Snooze
+    from .exceptions import TaskTimeout as TaskTimeout
+    from .exceptions import UnknownTask as UnknownTask
+    from .exceptions import WaitInTransaction as WaitInTransaction
+    from .handle import JobHandle as JobHandle
+    from .lifecycle.claim import ClaimedJob as ClaimedJob
+    from .lookup import get_job as get_job
+    from .queue import Queue as Queue
+    from .records import JobRecord as JobRecord
+    from .records import QueueStats as QueueStats
+    from .retries import Exponential as Exponential
+    from .retries import Fixed as Fixed
+    from .retries import NoRetry as NoRetry
+    from .states import HIGH as HIGH
+    from .states import LOW as LOW
+    from .states import NORMAL as NORMAL
+    from .states import Status as Status
+    from .tasks import Task as Task
+    from .tasks import enqueue as enqueue
+    from .tasks import task as task
+
+_MODULES = {"maintenance", "signals"}
+_NAMES = {
+    "counters": ["queues", "stats"],
+    "exceptions": [
+        "Cancelled",
+        "DjqueueError",
+        "DuplicateJob",
+        "DuplicateTask",
+        "InvalidOption",
+        "InvalidPayload",
+        "KvValueTooLarge",
+        "LeaseLost",
+        "NotDead",
+        "PayloadTooLarge",
+        "PermanentFailure",
+        "Retry",
+        "Snooze",
+        "TaskTimeout",
+        "UnknownTask",
+        "WaitInTransaction",
+    ],
+    "handle": ["JobHandle"],
+    "lifecycle.claim": ["ClaimedJob"],
+    "lookup": ["get_job"],
+    "queue": ["Queue"],
+    "records": ["JobRecord", "QueueStats"],
+    "retries": ["Exponential", "Fixed", "NoRetry"],
+    "states": ["HIGH", "LOW", "NORMAL", "Status"],
+    "tasks": ["Task", "enqueue", "task"],
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted([*_HOME, *_MODULES])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"djqueue.{name}")
+    if name in _HOME:
+        value = getattr(import_module(f"djqueue.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'djqueue' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,39 @@
+"""System checks: what is wrong with the settings, said before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+from django.db import connections
+
+from . import conf
+
+
+@register("djqueue")
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """DJQUEUE must name only what there is."""
+    return [Error(problem, id="djqueue.E001") for problem in conf.problems()]
+
+
+@register("djqueue")
+def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Instants are compared between processes, so they must be stored as UTC."""
+    if not settings.USE_TZ:
+        return [Error("djqueue needs USE_TZ = True: it compares instants between processes.", id="djqueue.E002")]
+    if conf.problems():
+        return []
+    connection = connections[conf.config().database]
+    if connection.vendor != "postgresql" and connection.settings_dict.get("TIME_ZONE") not in (None, "UTC"):
+        return [
+            Error(
+                f"The database {connection.alias!r} stores times in {connection.settings_dict['TIME_ZONE']}; "
+                "djqueue needs them in UTC.",
+                hint="Remove TIME_ZONE from DATABASES, or point DJQUEUE['DATABASE'] at another alias.",
+                id="djqueue.E003",
+            )
+        ]
+    return []

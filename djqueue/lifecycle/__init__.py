@@ -1,0 +1,1 @@
+"""The only writers of job state, one verb per file."""

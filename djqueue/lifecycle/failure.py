@@ -1,0 +1,62 @@
+"""An attempt's error as it is kept: safe to store, cut to size, whatever the exception does."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import dataclass
+from datetime import datetime
+
+from djqueue.payload import safe_text
+
+MAX_MESSAGE = 2_000
+MAX_TRACEBACK = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is known of one failed attempt."""
+
+    message: str
+    exception: str = ""  # dotted path of the class
+    traceback: str = ""
+
+    def entry(self, *, at: datetime, attempt: int, worker: str, duration: float) -> str:
+        """The line for the job's errors."""
+        return (
+            json.dumps(
+                {
+                    "at": at.isoformat(),
+                    "attempt": attempt,
+                    "worker": worker,
+                    "duration": round(duration, 6),
+                    "exception": self.exception,
+                    "message": self.message,
+                    "traceback": self.traceback,
+                },
+                ensure_ascii=False,
+                separators=(",", ":"),
+            )
+            + "\n"
+        )
+
+
+def describe(error: BaseException | str) -> Failure:
+    """Read an error without trusting it: its `__str__` may raise, lie or be endless."""
+    if isinstance(error, str):
+        return Failure(safe_text(error, MAX_MESSAGE))
+    kind = type(error)
+    try:
+        message = str(error)
+    except Exception as broken:
+        message = f"<{kind.__name__} whose __str__ raised {type(broken).__name__}>"
+    try:
+        lines = traceback.format_exception(kind, error, error.__traceback__)
+    except Exception:
+        # The traceback alone calls nothing of the exception's own.
+        lines = [*traceback.format_tb(error.__traceback__), f"{kind.__name__}: {message}\n"]
+    return Failure(
+        safe_text(message or kind.__name__, MAX_MESSAGE),
+        f"{kind.__module__}.{kind.__qualname__}",
+        safe_text("".join(lines), MAX_TRACEBACK),
+    )

@@ -1,0 +1,34 @@
+"""Keep leases alive, and tell how far a job is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from djqueue import payload
+from djqueue.durations import Duration, seconds
+from djqueue.exceptions import LeaseLost
+from djqueue.records import Renew
+from djqueue.sql import statements
+
+if TYPE_CHECKING:
+    from .claim import ClaimedJob
+
+
+def renew(job: ClaimedJob, duration: Duration | None = None) -> None:
+    """Extend the lease, counted from now; by the length that it was claimed for when none is given."""
+    length = job.lease if duration is None else seconds(duration, "seconds")
+    _write(job, Renew(id=job.id, token=job.token, lease=length))
+
+
+def progress(job: ClaimedJob, done: float, total: float, message: str = "") -> None:
+    """Write how far the job is, if it is still ours."""
+    text = payload.encode({"done": done, "total": total, "message": message}, "progress")
+    _write(job, Renew(id=job.id, token=job.token, progress=text))
+
+
+def _write(job: ClaimedJob, renewal: Renew) -> None:
+    [answer] = statements().renew([renewal], wait=True)
+    if answer is None or answer.expires_at is None:
+        raise LeaseLost(f"job {job.id} is no longer ours")
+    job.lease_expires_at = answer.expires_at
+    job.cancel_requested = answer.cancel_requested

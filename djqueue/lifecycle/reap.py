@@ -1,0 +1,57 @@
+"""Take back jobs whose lease ran out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from djqueue.records import Settlement, waited
+from djqueue.sql import statements
+from djqueue.states import Outcome, Status, Verdict
+
+from .failure import Failure
+
+if TYPE_CHECKING:
+    from djqueue.models import Job
+
+BATCH = 200
+LEASE_EXPIRED = "lease expired"
+
+
+def reap() -> int:
+    """Give every job with `expiry <= now` back, or bury it when it has no attempt left; returns how many.
+
+    The look and the act are two statements, so the second names the token that the first saw and checks the expiry
+    again: a job that was renewed or settled in between is left alone.
+    """
+    from djqueue.models import Job
+
+    database = statements()
+    now = database.now()
+    claimed = Job.objects.using(database.alias).filter(status=Status.CLAIMED.value).order_by("id")
+    reaped = 0
+    last = None
+    while True:
+        # Paged by id, so that rows which somebody has locked cannot hold up those behind them.
+        page = claimed.filter(lease_expires_at__lte=now)
+        rows = list((page if last is None else page.filter(id__gt=last))[:BATCH])
+        if not rows:
+            return reaped
+        last = rows[-1].id
+        settled = database.settle([_settlement(row, now) for row in rows], reaping=True)
+        reaped += sum(item.outcome != Outcome.LOST for item in settled)
+
+
+def _settlement(row: Job, now: datetime) -> Settlement:
+    assert row.token is not None
+    assert row.claimed_at is not None
+    held = (now - row.claimed_at).total_seconds()
+    return Settlement(
+        id=row.id,
+        token=row.token,
+        verdict=Verdict.REAP,
+        error=LEASE_EXPIRED,
+        entry=Failure(LEASE_EXPIRED).entry(at=now, attempt=row.attempts, worker=row.worker, duration=held),
+        wait=waited(row.run_at, row.enqueued_at, row.claimed_at),
+        run=held,
+    )

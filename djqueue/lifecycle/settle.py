@@ -1,0 +1,99 @@
+"""Settle leased jobs: every verdict names the job and its claim token, and "0 rows" is an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.db import DataError, IntegrityError
+
+from djqueue import payload, registry, retries
+from djqueue.conf import config
+from djqueue.durations import Duration, seconds
+from djqueue.exceptions import LeaseLost
+from djqueue.records import Settled, Settlement
+from djqueue.retries import NoRetry, RetryPolicy
+from djqueue.sql import statements
+from djqueue.states import Outcome, Verdict
+
+from .failure import Failure, describe
+
+if TYPE_CHECKING:
+    from .claim import ClaimedJob
+
+
+def ack(job: ClaimedJob, result: Any = None) -> Settlement:
+    """It succeeded; raises InvalidPayload for a result that cannot be stored."""
+    return _settlement(job, Verdict.ACK, result=payload.encode_result(result, config().max_payload_size))
+
+
+def nack(job: ClaimedJob, error: BaseException | str, *, delay: Duration | None = None) -> Settlement:
+    """The attempt failed: the row decides between the next attempt, death and a cancel that was asked for."""
+    policy = retry_policy(job)
+    wait = (
+        retries.spread_delay(policy, job.attempt, config().backoff_jitter) if delay is None else seconds(delay, "delay")
+    )
+    return _failed(job, Verdict.NACK, describe(error), delay=wait, final=isinstance(policy, NoRetry))
+
+
+def dead_letter(job: ClaimedJob, reason: BaseException | str) -> Settlement:
+    return _failed(job, Verdict.DEAD_LETTER, describe(reason))
+
+
+def cancel(job: ClaimedJob) -> Settlement:
+    return _settlement(job, Verdict.CANCEL)
+
+
+def snooze(job: ClaimedJob, delay: Duration) -> Settlement:
+    return _settlement(job, Verdict.SNOOZE, delay=seconds(delay, "delay"))
+
+
+def release(job: ClaimedJob) -> Settlement:
+    return _settlement(job, Verdict.RELEASE)
+
+
+def retry_policy(job: ClaimedJob) -> RetryPolicy:
+    """The call's policy, else the task's, else the queue's back-off."""
+    if job.row.retry is not None:
+        return retries.load(job.row.retry)
+    return registry.options(job.task).retry or config().backoff_for(job.queue)
+
+
+def settle_one(settlement: Settlement) -> Settled:
+    """Settle a job; raises LeaseLost when it is no longer ours."""
+    [settled] = statements().settle([settlement])
+    if settled.outcome == Outcome.LOST:
+        raise LeaseLost(f"job {settlement.id} is no longer ours; {settlement.verdict} changed nothing")
+    return settled
+
+
+def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
+    """Settle jobs in one statement; one that the database refuses for its data stands alone and fails alone."""
+    if not settlements:
+        return []
+    try:
+        return list(statements().settle(settlements))
+    except (DataError, IntegrityError) as error:
+        if statements().in_caller_transaction():
+            raise
+        if len(settlements) == 1:
+            return [error]
+        half = len(settlements) // 2
+        return settle_many(settlements[:half]) + settle_many(settlements[half:])
+
+
+def _failed(job: ClaimedJob, verdict: Verdict, failure: Failure, **fields: Any) -> Settlement:
+    entry = failure.entry(at=job.now(), attempt=job.attempt, worker=job.worker, duration=job.elapsed)
+    return _settlement(job, verdict, error=failure.message, entry=entry, **fields)
+
+
+def _settlement(job: ClaimedJob, verdict: Verdict, **fields: Any) -> Settlement:
+    return Settlement(
+        id=job.id,
+        token=job.token,
+        verdict=verdict,
+        keep_done=config().keep_done_for(job.queue) > 0,
+        wait=job.waited,
+        run=job.elapsed,
+        **fields,
+    )

@@ -1,0 +1,69 @@
+"""Delete old history, in small batches, strictly older than its retention."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from django.db.models import Model, QuerySet
+
+from djqueue.conf import FOR_EVER, config
+from djqueue.durations import Duration, seconds
+from djqueue.sql import statements
+
+BATCH = 1000
+M = TypeVar("M", bound=Model)
+
+
+def sweep_done(older_than: Duration | None = None) -> int:
+    """Delete done and cancelled jobs that completed longer ago; by default each queue's KEEP_DONE."""
+    from djqueue.models import DoneJob
+
+    database = statements()
+    now = database.now()
+    swept = 0
+    for queue in database.queues_in("djqueue_donejob"):
+        age = config().keep_done_for(queue) if older_than is None else seconds(older_than, "older_than")
+        if age < FOR_EVER:
+            rows = DoneJob.objects.using(database.alias).filter(queue=queue, completed_at__lt=_cutoff(now, age))
+            swept += delete_in_batches(rows.order_by("completed_at"))
+    return swept
+
+
+def sweep_dead(older_than: Duration | None = None) -> int:
+    """Delete dead jobs that died longer ago; by default KEEP_DEAD."""
+    from djqueue.models import DeadJob
+
+    database = statements()
+    age = config().keep_dead if older_than is None else seconds(older_than, "older_than")
+    if age == FOR_EVER:
+        return 0
+    rows = DeadJob.objects.using(database.alias).filter(failed_at__lt=_cutoff(database.now(), age))
+    return delete_in_batches(rows.order_by("failed_at"))
+
+
+def clear_dead(queue: str) -> int:
+    """Delete every dead job of a queue."""
+    from djqueue.models import DeadJob
+
+    return delete_in_batches(DeadJob.objects.using(statements().alias).filter(queue=queue).order_by("id"))
+
+
+def delete_in_batches(rows: QuerySet[M]) -> int:
+    """Delete what the query finds, a short transaction per batch; rows that somebody has locked are left."""
+    database = statements()
+
+    def delete_batch() -> int:
+        ids = list(rows.select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
+        if ids:
+            rows.model._base_manager.using(database.alias).filter(pk__in=ids)._raw_delete(database.alias)
+        return len(ids)
+
+    deleted = 0
+    while batch := database.own_transaction(delete_batch):
+        deleted += batch
+    return deleted
+
+
+def _cutoff(now: datetime, age: float) -> datetime:
+    return now - timedelta(seconds=age)

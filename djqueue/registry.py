@@ -1,0 +1,99 @@
+"""Which tasks exist in this process, by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from django.apps import apps
+from django.utils.module_loading import autodiscover_modules
+
+from .durations import seconds
+from .exceptions import DuplicateTask
+from .options import TaskOptions
+
+
+class RegisteredTask(Protocol):
+    """What the layers below the API know of a task."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def func(self) -> Callable[..., Any]: ...
+    @property
+    def options(self) -> TaskOptions: ...
+
+
+_tasks: dict[str, RegisteredTask] = {}
+_discovered = False
+_lock = threading.RLock()
+
+
+def register(task: RegisteredTask) -> None:
+    """Add a task; a second function under the same name is an error."""
+    known = _tasks.get(task.name)
+    if known is not None and not _same_function(known.func, task.func):
+        raise DuplicateTask(
+            f"{task.name!r} is registered already, for {_where(known.func)}; "
+            f"give {_where(task.func)} another name with @djqueue.task(name=...)."
+        )
+    _tasks[task.name] = task
+
+
+def find(name: str) -> RegisteredTask | None:
+    """The task of that name; `tasks` modules of installed apps are imported before the answer is no."""
+    task = _tasks.get(name)
+    if task is None and not _discovered and apps.ready:
+        discover()
+        task = _tasks.get(name)
+    return task
+
+
+def options(name: str) -> TaskOptions:
+    """The options of a task; none are set for one that is not registered here."""
+    task = find(name)
+    return _NO_OPTIONS if task is None else task.options
+
+
+def task_leases() -> dict[str, float]:
+    """The tasks that say how long their lease is."""
+    return {
+        task.name: seconds(task.options.lease, "lease")
+        for task in list(_tasks.values())
+        if task.options.lease is not None
+    }
+
+
+def all_tasks() -> Iterator[RegisteredTask]:
+    discover()
+    return iter(list(_tasks.values()))
+
+
+def discover() -> None:
+    """Import the `tasks` modules of installed apps, once."""
+    global _discovered
+    with _lock:
+        if not _discovered:
+            _discovered = True
+            try:
+                autodiscover_modules("tasks")
+            except BaseException:
+                _discovered = False
+                raise
+
+
+_NO_OPTIONS = TaskOptions()
+
+
+def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    # A module that is imported again (autoreload, importlib.reload) defines the same function anew.
+    return one is other or (
+        one.__code__.co_filename == other.__code__.co_filename
+        and one.__qualname__ == other.__qualname__
+        and one.__code__.co_firstlineno == other.__code__.co_firstlineno
+    )
+
+
+def _where(func: Callable[..., Any]) -> str:
+    return f"{func.__module__}.{func.__qualname__}"

@@ -1,0 +1,247 @@
+"""What the lifecycle asks of a database, and the answers that are the same on all of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import OperationalError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from djqueue.fields import lines, words
+from djqueue.payload import decode
+from djqueue.records import (
+    ClaimedRow,
+    ClaimRequest,
+    Inserted,
+    JobRecord,
+    NewJob,
+    Renew,
+    Renewal,
+    Settled,
+    Settlement,
+)
+from djqueue.states import Status
+
+T = TypeVar("T")
+
+# What a job takes along when it moves between Job, DoneJob and DeadJob.
+KEPT = (
+    "id task queue priority args kwargs headers attempts max_attempts run_at enqueued_at started_at last_attempted_at "
+    "claimed_at failed_at last_error errors worker_ids progress cancel_requested dedup_key retry timeout lease crashes "
+    "schedule slot"
+).split()
+
+RETURNED_BY_INSERT = "id, queue, dedup_key, status, run_at, enqueued_at"
+
+# What a claim brings back, in the order of ClaimedRow.
+CLAIMED = (
+    "id task queue args kwargs headers priority attempts max_attempts last_error enqueued_at run_at claimed_at "
+    "lease_expires_at cancel_requested retry timeout unknown_since crashes schedule slot"
+).split()
+
+# An errors column past this length loses its oldest entry for each new one.
+MAX_ERRORS = 256 * 1024
+
+# Rows per INSERT: enough to make the round trip cheap, few enough for every parameter limit.
+INSERT_ROWS = 1000
+
+# How often a job that was claimed but never started gets its attempt back from the reaper.
+MAX_RETURNS = 3
+
+# Upper bounds in seconds of the histogram cells of Throughput; one more cell is open-ended.
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
+
+# Conflicts with other transactions are transient: ten tries span about three seconds.
+CONFLICT_TRIES = 10
+
+
+class Statements(ABC):
+    """One connection's statements. Every method is one transaction of its own, or part of the caller's."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self.connection = connection
+        self.alias = connection.alias
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """The clock that decides."""
+
+    @abstractmethod
+    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], *, notify: bool) -> list[Inserted]:
+        """Insert jobs, or lock the ones that hold their dedup keys; kv is written if the only job is created.
+
+        Raises DuplicateJob, and inserts nothing, when an own id is in use. Never a savepoint.
+        """
+
+    def discard(self, ids: Sequence[UUID]) -> None:
+        """Take back jobs that the open transaction inserted."""
+        holders = ", ".join(["%s"] * len(ids))
+        with self.connection.cursor() as cursor:
+            cursor.execute(f"DELETE FROM djqueue_job WHERE id IN ({holders})", [self.adapt(i) for i in ids])
+
+    @abstractmethod
+    def claim(self, request: ClaimRequest) -> list[ClaimedRow]:
+        """Take pending jobs under a new token, best first."""
+
+    @abstractmethod
+    def settle(self, settlements: Sequence[Settlement], *, reaping: bool = False) -> list[Settled]:
+        """Apply verdicts to the rows that still carry their tokens; reaping also needs an expired lease."""
+
+    @abstractmethod
+    def renew(self, renewals: Sequence[Renew], *, wait: bool) -> list[Renewal | None]:
+        """Extend leases; None stands for a row that somebody has locked, when we do not wait for it."""
+
+    @abstractmethod
+    def promote(self, limit: int) -> list[str]:
+        """Make due jobs pending; gives the queue of each."""
+
+    @abstractmethod
+    def is_conflict(self, error: OperationalError) -> bool:
+        """Whether the database asks us to run the transaction again."""
+
+    def get(self, job_id: UUID) -> JobRecord | None:
+        """Read a job from whatever table it is in."""
+        rows = self.fetch(_GET_SQL, [self.adapt(job_id)] * 3)
+        return self.record(rows[0]) if rows else None
+
+    def dead_jobs(self, queue: str, after: UUID | None, limit: int) -> list[JobRecord]:
+        """Dead jobs along djqueue_dead_queue."""
+        sql = f"{_select_record('djqueue_deadjob', **_NOT_IN_DEAD)} WHERE queue = %s"
+        params: list[Any] = [queue]
+        if after is not None:
+            sql += " AND id > %s"
+            params.append(self.adapt(after))
+        return [self.record(row) for row in self.fetch(f"{sql} ORDER BY id LIMIT %s", [*params, limit])]
+
+    def queues_in(self, table: str, condition: str = "true") -> list[str]:
+        """The distinct queues of a table, hopping along an index that leads with the queue."""
+        rows = self.fetch(f"""
+            WITH RECURSIVE hop(queue) AS (
+                SELECT MIN(queue) FROM {table} WHERE {condition}
+                UNION ALL
+                SELECT (SELECT MIN(queue) FROM {table} WHERE {condition} AND queue > hop.queue)
+                FROM hop WHERE hop.queue IS NOT NULL
+            )
+            SELECT queue FROM hop WHERE queue IS NOT NULL
+        """)
+        return [row[0] for row in rows]
+
+    def record(self, row: Sequence[Any]) -> JobRecord:
+        """Build a record from a row of _GET_SQL."""
+        values = dict(zip(_RECORD_COLUMNS, row, strict=True))
+        for name in ("args", "kwargs", "headers", "result", "progress"):
+            values[name] = None if values[name] is None else decode(values[name])
+        for name in _INSTANTS:
+            values[name] = self.instant(values[name])
+        values["id"] = self.uuid(values["id"])
+        values["status"] = Status(values["status"])
+        values["errors"] = lines(values["errors"])
+        values["worker_ids"] = words(values["worker_ids"])
+        values["cancel_requested"] = bool(values["cancel_requested"])
+        return JobRecord(**values)
+
+    def claimed(self, row: Sequence[Any]) -> ClaimedRow:
+        """Build a ClaimedRow from a row of CLAIMED columns."""
+        values = dict(zip(CLAIMED, row, strict=True))
+        for name in ("enqueued_at", "run_at", "claimed_at", "lease_expires_at", "unknown_since", "slot"):
+            values[name] = self.instant(values[name])
+        values["id"] = self.uuid(values["id"])
+        values["cancel_requested"] = bool(values["cancel_requested"])
+        return ClaimedRow(**values)
+
+    def fetch(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            rows: list[Any] = cursor.fetchall()
+            return rows
+
+    def adapt(self, value: Any) -> Any:
+        """A value as the database's driver takes it."""
+        return value
+
+    def instant(self, value: Any) -> Any:
+        """An aware datetime from what the driver gave."""
+        return value
+
+    def uuid(self, value: Any) -> UUID:
+        return value  # type: ignore[no-any-return]
+
+    def inserted(self, jobs: Sequence[NewJob], rows: Sequence[Sequence[Any]]) -> dict[UUID, Inserted]:
+        """Match rows of RETURNED_BY_INSERT to the jobs that they stand for."""
+        keyed = {(job.queue, job.dedup_key): job.id for job in jobs if job.dedup_key is not None}
+        found = {}
+        for row_id, queue, dedup_key, status, run_at, enqueued_at in rows:
+            row_id = self.uuid(row_id)
+            asked = keyed.get((queue, dedup_key), row_id)
+            found[asked] = Inserted(
+                row_id, row_id == asked, Status(status), self.instant(run_at), self.instant(enqueued_at)
+            )
+        return found
+
+    def in_caller_transaction(self) -> bool:
+        return self.connection.in_atomic_block or not self.connection.get_autocommit()
+
+    def own(self, work: Callable[[], T]) -> T:
+        """Run one statement, again while it conflicts with other transactions; never inside a caller's."""
+        if self.in_caller_transaction():
+            return work()
+        for tried in range(1, CONFLICT_TRIES + 1):
+            try:
+                return work()
+            except OperationalError as error:
+                if tried == CONFLICT_TRIES or not self.is_conflict(error):
+                    raise
+                time.sleep(random.uniform(0, 0.01 * 2 ** min(tried, 6)))
+        raise AssertionError("unreachable")
+
+    def own_transaction(self, work: Callable[[], T]) -> T:
+        """Run several statements as one transaction of ours, or as part of the caller's."""
+        if self.in_caller_transaction():
+            return work()
+
+        def whole() -> T:
+            with self.begin():
+                return work()
+
+        return self.own(whole)
+
+    @contextmanager
+    def begin(self) -> Iterator[None]:
+        """A transaction that suits short queue work."""
+        with transaction.atomic(using=self.alias):
+            yield
+
+
+_RECORD_COLUMNS = (
+    "id task queue status args kwargs headers priority attempts max_attempts run_at enqueued_at started_at "
+    "last_attempted_at claimed_at lease_expires_at completed_at failed_at last_error errors result progress "
+    "cancel_requested dedup_key worker_ids schedule slot"
+).split()
+_INSTANTS = [name for name in _RECORD_COLUMNS if name.endswith("_at") or name == "slot"]
+
+
+_NOT_IN_JOB = {"completed_at": "NULL", "result": "NULL"}
+_NOT_IN_DONE = {"lease_expires_at": "NULL"}
+_NOT_IN_DEAD = {"status": "'dead'", "lease_expires_at": "NULL", "completed_at": "NULL", "result": "NULL"}
+
+
+def _select_record(table: str, **absent: str) -> str:
+    return f"SELECT {', '.join(absent.get(name, name) for name in _RECORD_COLUMNS)} FROM {table}"
+
+
+# A job that came back from the dead is found live first; each part is a look-up by primary key.
+_GET_SQL = " UNION ALL ".join(
+    f"{select} WHERE id = %s"
+    for select in (
+        _select_record("djqueue_job", **_NOT_IN_JOB),
+        _select_record("djqueue_donejob", **_NOT_IN_DONE),
+        _select_record("djqueue_deadjob", **_NOT_IN_DEAD),
+    )
+)

@@ -1,0 +1,290 @@
+"""The statements of databases without data-modifying CTEs: the same transitions in a few statements of one short
+transaction, which holds the rows that it decides on."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError
+
+from djqueue.exceptions import DuplicateJob
+from djqueue.models import DeadJob, DoneJob, Job, Throughput
+from djqueue.payload import decode
+from djqueue.records import Inserted, NewJob, Renew, Renewal, Settled, Settlement
+from djqueue.states import Outcome, Status, Verdict
+
+from .base import BUCKETS, KEPT, MAX_ERRORS, MAX_RETURNS, RETURNED_BY_INSERT, Statements
+
+_RETURNED = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
+_RETURNED_FIELDS = (
+    "status run_at token worker claimed_at lease_expires_at attempts worker_ids started_at started returns crashes "
+    "unknown_since failed_at last_error errors"
+).split()
+_INSERT_COLUMNS = (
+    "id task queue priority args kwargs headers max_attempts dedup_key dedup_until retry timeout lease schedule slot"
+).split()
+
+
+class Portable(Statements):
+    """SQLite and MariaDB."""
+
+    @abstractmethod
+    def now_sql(self) -> str:
+        """The present, as SQL."""
+
+    @abstractmethod
+    def later_sql(self, seconds: float) -> str:
+        """The instant so many seconds from now, as SQL."""
+
+    @abstractmethod
+    def lock_hit_sql(self, key: str, columns: Sequence[str]) -> str:
+        """The clause that writes the given columns to the row that holds the key, instead of inserting."""
+
+    @abstractmethod
+    def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
+        """The present, and the rows, held until the transaction ends."""
+
+    # Enqueue
+
+    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], *, notify: bool) -> list[Inserted]:
+        found = (self.own_transaction if kv else self.own)(lambda: self._insert(jobs, kv))
+        return [found[job.id] for job in jobs]
+
+    def _insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> dict[UUID, Inserted]:
+        own_ids = [job.id for job in jobs if job.own_id]
+        self._refuse_taken(own_ids)
+        sql, params = self._insert_sql(jobs)
+        try:
+            found = self.inserted(jobs, self.fetch(sql, params))
+        except IntegrityError:
+            # The statement alone is undone: the transaction stays usable.
+            self._refuse_taken(own_ids)
+            raise
+        if kv and found[jobs[0].id].created:
+            self._write_kv(kv)
+        return found
+
+    def _insert_sql(self, jobs: Sequence[NewJob]) -> tuple[str, list[Any]]:
+        now = self.now_sql()
+        rows: list[str] = []
+        params: list[Any] = []
+        for job in jobs:
+            run_at = self.later_sql(job.delay) if job.run_at is None else "%s"
+            rows.append(
+                f"({', '.join(['%s'] * len(_INSERT_COLUMNS))}, {now}, {run_at}, "
+                f"CASE WHEN {run_at} <= {now} THEN 'pending' ELSE 'scheduled' END)"
+            )
+            params += [self.adapt(getattr(job, name)) for name in _INSERT_COLUMNS]
+            if job.run_at is not None:
+                params += [self.adapt(job.run_at)] * 2
+        keyed = any(job.dedup_key is not None for job in jobs)
+        conflict = self.lock_hit_sql("(queue, dedup_key) WHERE dedup_key IS NOT NULL", ["dedup_key"]) if keyed else ""
+        return (
+            f"INSERT INTO djqueue_job ({', '.join(_INSERT_COLUMNS)}, enqueued_at, run_at, status) "
+            f"VALUES {', '.join(rows)} {conflict} RETURNING {RETURNED_BY_INSERT}"
+        ), params
+
+    def _refuse_taken(self, ids: Sequence[UUID]) -> None:
+        if not ids:
+            return
+        holders = ", ".join(["%s"] * len(ids))
+        sql = " UNION ALL ".join(
+            f"SELECT id FROM {table} WHERE id IN ({holders})"
+            for table in ("djqueue_job", "djqueue_donejob", "djqueue_deadjob")
+        )
+        for row in self.fetch(sql, [self.adapt(i) for i in ids] * 3):
+            raise DuplicateJob(f"a job with the id {self.uuid(row[0])} is live or kept")
+
+    def _write_kv(self, kv: Mapping[str, str]) -> None:
+        key = self.connection.ops.quote_name("key")
+        rows = ", ".join([f"(%s, %s, {self.now_sql()}, NULL)"] * len(kv))
+        conflict = self.lock_hit_sql(f"({key})", ["value", "updated_at", "expires_at"])
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO djqueue_kv ({key}, value, updated_at, expires_at) VALUES {rows} {conflict}",
+                [text for item in kv.items() for text in item],
+            )
+
+    # Settle
+
+    def settle(self, settlements: Sequence[Settlement], *, reaping: bool = False) -> list[Settled]:
+        return self.own_transaction(lambda: self._settle(settlements, reaping))
+
+    def _settle(self, settlements: Sequence[Settlement], reaping: bool) -> list[Settled]:
+        now, rows = self.lock_jobs([item.id for item in settlements], skip_locked=reaping)
+        settled: list[Settled] = []
+        returned: list[Job] = []
+        gone: list[tuple[Job, Settlement, Outcome]] = []
+        counts = Counts(now)
+        for item in settlements:
+            row = rows.get(item.id)
+            if row is None or row.token != item.token or (reaping and not _expired(row, now)):
+                settled.append(Settled(Outcome.LOST))
+                continue
+            outcome = _decide(row, item)
+            settled.append(Settled(outcome, row.attempts))
+            if outcome in _RETURNED:
+                _give_back(row, item, outcome, now)
+                returned.append(row)
+            else:
+                _record_failure(row, item, now)
+                gone.append((row, item, outcome))
+            counts.add(row, item, outcome)
+        if returned:
+            Job.objects.using(self.alias).bulk_update(returned, _RETURNED_FIELDS)
+        if gone:
+            Job.objects.using(self.alias).filter(pk__in=[row.pk for row, _, _ in gone])._raw_delete(self.alias)
+            self._replace([_done(*one, now) for one in gone if one[2] != Outcome.DEAD and one[1].keep_done])
+            self._replace([DeadJob(**_kept(row)) for row, _, outcome in gone if outcome == Outcome.DEAD])
+        if counts.cells:
+            Throughput.objects.using(self.alias).bulk_create(counts.cells.values())
+        return settled
+
+    def _replace(self, rows: Sequence[DoneJob] | Sequence[DeadJob]) -> None:
+        """Insert history rows over what an earlier life of the job may have left under its id."""
+        if not rows:
+            return
+        fields = rows[0]._meta.concrete_fields
+        holders = f"({', '.join(['%s'] * len(fields))})"
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                f"REPLACE INTO {rows[0]._meta.db_table} ({', '.join(str(field.column) for field in fields)}) "
+                f"VALUES {', '.join([holders] * len(rows))}",
+                [
+                    field.get_db_prep_save(getattr(row, field.attname), self.connection)
+                    for row in rows
+                    for field in fields
+                ],
+            )
+
+    # Lease
+
+    def renew(self, renewals: Sequence[Renew], *, wait: bool) -> list[Renewal | None]:
+        return self.own_transaction(lambda: self._renew(renewals, wait))
+
+    def _renew(self, renewals: Sequence[Renew], wait: bool) -> list[Renewal | None]:
+        now, rows = self.lock_jobs([item.id for item in renewals], skip_locked=not wait)
+        answers: list[Renewal | None] = []
+        renewed: list[Job] = []
+        for item in renewals:
+            row = rows.get(item.id)
+            if row is None or row.token != item.token:
+                answers.append(Renewal(None))
+                continue
+            if item.lease is not None:
+                row.lease_expires_at = now + timedelta(seconds=item.lease)
+            if item.started is not None:
+                row.started = item.started
+            if item.progress is not None:
+                row.progress = decode(item.progress)
+            renewed.append(row)
+            answers.append(Renewal(row.lease_expires_at, row.cancel_requested))
+        if not wait:
+            answers = self._tell_skipped(renewals, answers)
+        if renewed:
+            Job.objects.using(self.alias).bulk_update(renewed, ["lease_expires_at", "started", "progress"])
+        return answers
+
+    def _tell_skipped(self, renewals: Sequence[Renew], answers: list[Renewal | None]) -> list[Renewal | None]:
+        """Tell rows that are locked by somebody from rows that are no longer ours."""
+        unsure = {item.id for item, answer in zip(renewals, answers, strict=True) if answer == Renewal(None)}
+        if not unsure:
+            return answers
+        tokens = dict(Job.objects.using(self.alias).filter(pk__in=unsure).values_list("id", "token"))
+        return [
+            None if item.id in unsure and tokens.get(item.id) == item.token else answer
+            for item, answer in zip(renewals, answers, strict=True)
+        ]
+
+
+class Counts:
+    """The Throughput rows of one settlement."""
+
+    def __init__(self, now: datetime) -> None:
+        self.minute = now.replace(second=0, microsecond=0)
+        self.cells: dict[tuple[Any, ...], Throughput] = {}
+
+    def add(self, row: Job, item: Settlement, outcome: Outcome) -> None:
+        if outcome in (Outcome.SNOOZED, Outcome.RELEASED):
+            return
+        key = row.queue, row.task, bisect_right(BUCKETS, item.wait), bisect_right(BUCKETS, item.run)
+        cell = self.cells.get(key)
+        if cell is None:
+            cell = self.cells[key] = Throughput(
+                minute=self.minute, queue=key[0], task=key[1], wait_bucket=key[2], run_bucket=key[3]
+            )
+        cell.done += outcome == Outcome.DONE
+        cell.failed += bool(item.entry)
+        cell.dead += outcome == Outcome.DEAD
+        cell.cancelled += outcome == Outcome.CANCELLED
+        cell.wait_sum += item.wait
+        cell.run_sum += item.run
+
+
+def _expired(row: Job, now: datetime) -> bool:
+    return row.lease_expires_at is not None and row.lease_expires_at <= now
+
+
+def _decide(row: Job, item: Settlement) -> Outcome:
+    """What a verdict means for the row as it is now."""
+    exhausted = row.attempts >= row.max_attempts
+    match item.verdict:
+        case Verdict.ACK:
+            return Outcome.DONE
+        case Verdict.CANCEL:
+            return Outcome.CANCELLED
+        case Verdict.DEAD_LETTER:
+            return Outcome.DEAD
+        case Verdict.SNOOZE:
+            return Outcome.SNOOZED
+        case Verdict.RELEASE:
+            return Outcome.RELEASED
+        case Verdict.REAP if not row.started and row.returns < MAX_RETURNS:
+            return Outcome.RELEASED
+        case Verdict.NACK if row.cancel_requested:
+            return Outcome.CANCELLED
+    return Outcome.DEAD if exhausted or item.final else Outcome.RETRYING
+
+
+def _give_back(row: Job, item: Settlement, outcome: Outcome, now: datetime) -> None:
+    """Make a claimed row wait again."""
+    if outcome == Outcome.RETRYING:
+        _record_failure(row, item, now)
+    else:
+        row.attempts -= 1
+        row.worker_ids = row.worker_ids[:-1]
+        if not row.started and row.attempts == 0:
+            row.started_at = None
+    if outcome != Outcome.RELEASED:
+        row.run_at = now + timedelta(seconds=item.delay)
+    row.status = Status.SCHEDULED.value if item.delay > 0 else Status.PENDING.value
+    row.token = row.claimed_at = row.lease_expires_at = None
+    row.worker = ""
+    row.started = False
+    row.returns += item.verdict == Verdict.REAP and outcome == Outcome.RELEASED
+    row.crashes += item.crashed
+    row.unknown_since = (row.unknown_since or now) if item.unknown else None
+
+
+def _record_failure(row: Job, item: Settlement, now: datetime) -> None:
+    if not item.entry:
+        return
+    row.failed_at = now
+    row.last_error = item.error
+    # The row's text lengths are not at hand here: the encoded form of what was read stands in for them.
+    size = len(Job._meta.get_field("errors").get_prep_value(row.errors))
+    row.errors = [*(row.errors[1:] if size > MAX_ERRORS else row.errors), decode(item.entry)]
+
+
+def _kept(row: Job) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in KEPT}
+
+
+def _done(row: Job, item: Settlement, outcome: Outcome, now: datetime) -> DoneJob:
+    result = None if item.result is None else decode(item.result)
+    return DoneJob(**_kept(row), status=outcome.value, completed_at=now, result=result)

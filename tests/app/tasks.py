@@ -1,0 +1,31 @@
+"""Tasks that the tests enqueue; found by autodiscovery."""
+
+from __future__ import annotations
+
+import djqueue
+
+
+@djqueue.task
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@djqueue.task(name="shop.charge", queue="money", priority=djqueue.HIGH, max_attempts=7, lease=12)
+def charge(order: int) -> None: ...
+
+
+@djqueue.task(retry=djqueue.NoRetry())
+def fragile() -> None: ...
+
+
+@djqueue.task(retry=djqueue.Fixed(60, jitter=0))
+def steady() -> None: ...
+
+
+@djqueue.task(retry=djqueue.Fixed(0))
+def eager_retry() -> None: ...
+
+
+@djqueue.task
+async def later(value: object = None) -> object:
+    return value

@@ -1,0 +1,74 @@
+"""One session, every database: a test that takes `database` runs and commits on each of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connections
+from django.test.utils import setup_databases, teardown_databases
+
+CONFORMANCE = [alias for alias in django_settings.DATABASES if alias != "default"]
+PLAIN = [alias for alias in CONFORMANCE if not alias.startswith("postgresql_")]
+TABLES = ["job", "donejob", "deadjob", "kv", "schedule", "worker", "queuestate", "throughput", "duty"]
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_blocker: pytest.FixtureRequest) -> Iterator[None]:
+    with django_db_blocker.unblock():
+        made = setup_databases(verbosity=0, interactive=False)
+        yield
+        for alias in CONFORMANCE:
+            connections[alias].close()
+            if hasattr(connections[alias], "close_pool"):
+                connections[alias].close_pool()
+        teardown_databases(made, verbosity=0)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker, settings) -> Iterator[str]:
+    """The alias of the database under test, empty before and after; what the test writes is committed."""
+    alias = getattr(request, "param", "postgresql")
+    settings.DJQUEUE = {"DATABASE": alias}
+    with django_db_blocker.unblock():
+        clear(alias)
+        yield alias
+        connections[alias].rollback() if not connections[alias].get_autocommit() else None
+        clear(alias)
+
+
+@pytest.fixture
+def configure(settings, database: str):
+    """Set DJQUEUE options beside the database under test."""
+
+    def set_options(**options: object) -> None:
+        settings.DJQUEUE = {"DATABASE": database, **options}
+
+    return set_options
+
+
+def clear(alias: str) -> None:
+    with connections[alias].cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"DELETE FROM djqueue_{table}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database" in metafunc.fixturenames:
+        only = metafunc.definition.get_closest_marker("databases")
+        metafunc.parametrize("database", only.args if only else CONFORMANCE, indirect=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "databases(*aliases): run on these databases alone")
+
+
+def pytest_report_header() -> str:
+    return f"databases: {', '.join(CONFORMANCE)}; PostgreSQL at {os.environ['DATABASE_URL'].split('@')[-1]}"
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if "mysql" not in CONFORMANCE:
+        terminalreporter.write_line("MariaDB was not tested: set DJQUEUE_TEST_MYSQL_URL, for example by .ci/run")

@@ -1,0 +1,47 @@
+"""Every database at once. `default` is there only to show that no query of djqueue's goes to it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import environ
+from django.db.backends.postgresql.psycopg_any import IsolationLevel
+
+from tests import postgres
+
+SECRET_KEY = "tests"
+USE_TZ = True
+TIME_ZONE = "Europe/Berlin"
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "djqueue", "tests.app"]
+DATABASE_ROUTERS = ["tests.app.routers.ToTheWrongPlace"]
+
+SCRATCH = Path(os.environ.setdefault("DJQUEUE_TEST_SCRATCH", tempfile.mkdtemp(prefix="djqueue-")))
+POSTGRESQL = {**postgres.settings(), "TEST": {"NAME": "test_djqueue"}}
+SQLITE = {"ENGINE": "django.db.backends.sqlite3"}
+SHARED_SQLITE = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 30,
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+}
+
+
+def mirror(**options: object) -> dict[str, object]:
+    """The same PostgreSQL database by another kind of connection."""
+    return POSTGRESQL | {"OPTIONS": POSTGRESQL.get("OPTIONS", {}) | options, "TEST": {"MIRROR": "postgresql"}}
+
+
+DATABASES = {
+    "default": SQLITE | {"NAME": ":memory:"},
+    "postgresql": POSTGRESQL,
+    "postgresql_pool": mirror(pool={"min_size": 0, "max_size": 20}),
+    "postgresql_bound": mirror(server_side_binding=True),
+    "postgresql_repeatable": mirror(isolation_level=IsolationLevel.REPEATABLE_READ),
+    "sqlite": SQLITE
+    | {"NAME": SCRATCH / "live.sqlite3", "TEST": {"NAME": SCRATCH / "test.sqlite3"}, "OPTIONS": SHARED_SQLITE},
+}
+if "DJQUEUE_TEST_MYSQL_URL" in os.environ:
+    DATABASES["mysql"] = environ.Env().db("DJQUEUE_TEST_MYSQL_URL") | {"TEST": {"NAME": "test_djqueue"}}
+
+DJQUEUE = {"DATABASE": "postgresql"}
