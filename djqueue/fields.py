@@ -34,14 +34,28 @@ class ExactTextField(models.TextField):  # type: ignore[type-arg]
         return super().db_parameters(connection) | {"collation": exact_collation(connection)}
 
 
+class Unreadable(str):
+    """A text that should be JSON and is not: somebody wrote it by hand. It is shown and moved as it is."""
+
+
+def read(text: str | None) -> Any:
+    """The value of a JSON column; a spoilt one must not hide the row that holds it."""
+    if text is None:
+        return None
+    try:
+        return decode(text)
+    except (ValueError, RecursionError):
+        return Unreadable(text)
+
+
 class JSONTextField(ExactTextField):
     """A JSON value; None is NULL."""
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
-        return None if value is None else decode(value)
+        return read(value)
 
     def get_prep_value(self, value: Any) -> Any:
-        if value is None or hasattr(value, "resolve_expression"):
+        if value is None or isinstance(value, Unreadable) or hasattr(value, "resolve_expression"):
             return value
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -49,7 +63,7 @@ class JSONTextField(ExactTextField):
         return self.get_prep_value(self.value_from_object(obj))
 
     def to_python(self, value: Any) -> Any:
-        return decode(value) if isinstance(value, str) else value
+        return read(value) if isinstance(value, str) else value
 
 
 class JSONLinesField(ExactTextField):
@@ -61,7 +75,7 @@ class JSONLinesField(ExactTextField):
     def get_prep_value(self, value: Any) -> Any:
         if hasattr(value, "resolve_expression"):
             return value
-        return "".join(json.dumps(item, ensure_ascii=False, separators=(",", ":")) + "\n" for item in value)
+        return "".join(f"{_line(item)}\n" for item in value)
 
     def to_python(self, value: Any) -> Any:
         return lines(value) if isinstance(value, str) else value
@@ -83,7 +97,11 @@ class WordsField(ExactTextField):
 
 
 def lines(text: str) -> list[Any]:
-    return [decode(line) for line in text.split("\n") if line]
+    return [read(line) for line in text.split("\n") if line]
+
+
+def _line(item: Any) -> str:
+    return item if isinstance(item, Unreadable) else json.dumps(item, ensure_ascii=False, separators=(",", ":"))
 
 
 def words(text: str) -> list[str]:

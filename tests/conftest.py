@@ -58,7 +58,8 @@ def clear(alias: str) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames:
         only = metafunc.definition.get_closest_marker("databases")
-        metafunc.parametrize("database", only.args if only else CONFORMANCE, indirect=True)
+        aliases = [alias for alias in CONFORMANCE if only is None or alias in only.args]
+        metafunc.parametrize("database", aliases, indirect=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

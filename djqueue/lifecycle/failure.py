@@ -10,7 +10,7 @@ from datetime import datetime
 from djqueue.payload import safe_text
 
 MAX_MESSAGE = 2_000
-MAX_TRACEBACK = 20_000
+MAX_TRACEBACK = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.db import DataError, IntegrityError
-
 from djqueue import payload, registry, retries
 from djqueue.conf import config
 from djqueue.durations import Duration, seconds
@@ -71,10 +69,11 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
     """Settle jobs in one statement; one that the database refuses for its data stands alone and fails alone."""
     if not settlements:
         return []
+    database = statements()
     try:
-        return list(statements().settle(settlements))
-    except (DataError, IntegrityError) as error:
-        if statements().in_caller_transaction():
+        return list(database.settle(settlements))
+    except Exception as error:
+        if database.in_caller_transaction() or not database.is_refusal(error):
             raise
         if len(settlements) == 1:
             return [error]

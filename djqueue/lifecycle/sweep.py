@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from django.db.models import Model, QuerySet
 
-from djqueue.conf import FOR_EVER, config
+from djqueue.conf import FOR_EVER, config, first
 from djqueue.durations import Duration, seconds
 from djqueue.sql import statements
 
@@ -19,11 +19,12 @@ def sweep_done(older_than: Duration | None = None) -> int:
     """Delete done and cancelled jobs that completed longer ago; by default each queue's KEEP_DONE."""
     from djqueue.models import DoneJob
 
+    given = None if older_than is None else seconds(older_than, "older_than")
     database = statements()
     now = database.now()
     swept = 0
     for queue in database.queues_in("djqueue_donejob"):
-        age = config().keep_done_for(queue) if older_than is None else seconds(older_than, "older_than")
+        age = first(given, config().keep_done_for(queue))
         if age < FOR_EVER:
             rows = DoneJob.objects.using(database.alias).filter(queue=queue, completed_at__lt=_cutoff(now, age))
             swept += delete_in_batches(rows.order_by("completed_at"))

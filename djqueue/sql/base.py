@@ -11,11 +11,10 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import OperationalError, transaction
+from django.db import DataError, IntegrityError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from djqueue.fields import lines, words
-from djqueue.payload import decode
+from djqueue.fields import lines, read, words
 from djqueue.records import (
     ClaimedRow,
     ClaimRequest,
@@ -82,6 +81,8 @@ class Statements(ABC):
 
     def discard(self, ids: Sequence[UUID]) -> None:
         """Take back jobs that the open transaction inserted."""
+        if not ids:
+            return
         holders = ", ".join(["%s"] * len(ids))
         with self.connection.cursor() as cursor:
             cursor.execute(f"DELETE FROM djqueue_job WHERE id IN ({holders})", [self.adapt(i) for i in ids])
@@ -105,6 +106,10 @@ class Statements(ABC):
     @abstractmethod
     def is_conflict(self, error: OperationalError) -> bool:
         """Whether the database asks us to run the transaction again."""
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Whether a statement failed for the values that it was given, and would fail with them again."""
+        return isinstance(error, DataError | IntegrityError | UnicodeError)
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """Read a job from whatever table it is in."""
@@ -137,7 +142,7 @@ class Statements(ABC):
         """Build a record from a row of _GET_SQL."""
         values = dict(zip(_RECORD_COLUMNS, row, strict=True))
         for name in ("args", "kwargs", "headers", "result", "progress"):
-            values[name] = None if values[name] is None else decode(values[name])
+            values[name] = read(values[name])
         for name in _INSTANTS:
             values[name] = self.instant(values[name])
         values["id"] = self.uuid(values["id"])

@@ -22,6 +22,7 @@ from .portable import Portable
 LOCK_WAIT_TIMEOUT = 1205
 DEADLOCK = 1213
 RECORD_CHANGED = 1020
+REFUSED = (1153, 1366)  # packet too large, incorrect string value
 
 
 class MySQL(Portable):
@@ -49,6 +50,9 @@ class MySQL(Portable):
 
     def is_conflict(self, error: OperationalError) -> bool:
         return error.args[0] in (DEADLOCK, LOCK_WAIT_TIMEOUT, RECORD_CHANGED)
+
+    def is_refusal(self, error: Exception) -> bool:
+        return super().is_refusal(error) or (isinstance(error, OperationalError) and error.args[0] in REFUSED)
 
     @contextmanager
     def begin(self) -> Iterator[None]:

@@ -66,7 +66,7 @@ class PostgreSQL(Statements):
             )
             taken = self._taken([job.id for job in missing if job.id not in hits])
             if taken:
-                self.discard([done.id for done in found.values() if done.created] or [taken[0]])
+                self.discard([done.id for done in found.values() if done.created])
                 raise DuplicateJob(f"a job with the id {taken[0]} is live or kept")
             # A key that was released meanwhile leaves its job to be inserted in another turn.
             found |= hits

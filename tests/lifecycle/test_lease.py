@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+import djqueue
+from djqueue.records import Renew
+from djqueue.sql import statements
+from tests.app.tasks import add
+from tests.tools import WITH_ROW_LOCKS, claim_one, database_now, in_thread, live, rows
+
+
+def test_renew_extends_the_lease_from_now(database):
+    add.enqueue(1)
+    job = claim_one(lease=1)
+    job.renew(100)
+    assert timedelta(seconds=95) < job.lease_expires_at - database_now() <= timedelta(seconds=100)
+    assert live(job.id).lease_expires_at == job.lease_expires_at
+
+
+def test_renew_repeats_the_length_of_the_claim(database):
+    add.enqueue(1)
+    job = claim_one(lease=50)
+    job.renew()
+    assert timedelta(seconds=45) < job.lease_expires_at - database_now() <= timedelta(seconds=50)
+
+
+def test_renew_tells_of_a_cancel_request(database):
+    add.enqueue(1)
+    job = claim_one()
+    rows(type(live(job.id))).filter(pk=job.id).update(cancel_requested=True)
+    job.renew(5)
+    assert job.cancel_requested is True
+
+
+def test_progress_is_kept_with_the_job(database):
+    add.enqueue(1)
+    job = claim_one()
+    before = job.lease_expires_at
+    job.progress(3, 10, "a third")
+    assert djqueue.get_job(job.id).progress == {"done": 3, "total": 10, "message": "a third"}
+    assert live(job.id).lease_expires_at == before
+    with pytest.raises(djqueue.InvalidPayload, match="progress.message contains a NUL"):
+        job.progress(1, 2, "\x00")
+
+
+def test_a_new_attempt_starts_without_progress(database):
+    add.enqueue(1)
+    job = claim_one()
+    job.progress(1, 2)
+    job.release()
+    assert claim_one().id == job.id
+    assert djqueue.get_job(job.id).progress is None
+
+
+def test_many_leases_are_renewed_at_once_and_each_is_answered(database):
+    for _ in range(3):
+        add.enqueue(1)
+    kept, lost, started = djqueue.Queue("default").claim(3)
+    lost.ack()
+    answers = statements().renew(
+        [
+            Renew(id=kept.id, token=kept.token, lease=77),
+            Renew(id=lost.id, token=lost.token, lease=77),
+            Renew(id=started.id, token=started.token, lease=77, started=False, progress='{"done":1}'),
+        ],
+        wait=False,
+    )
+    assert answers[0].expires_at == live(kept.id).lease_expires_at
+    assert answers[1].expires_at is None
+    assert (live(started.id).started, live(started.id).progress) == (False, {"done": 1})
+    assert live(kept.id).started is True
+
+
+@pytest.mark.databases(*WITH_ROW_LOCKS)
+def test_a_locked_row_is_skipped_and_not_taken_for_lost(database):
+    for _ in range(3):
+        add.enqueue(1)
+    one, two, gone = djqueue.Queue("default").claim(3)
+    gone.ack()
+    renewals = [Renew(id=job.id, token=job.token, lease=60) for job in (one, two, gone)]
+    with transaction.atomic(using=database):
+        rows(type(live(one.id))).select_for_update().get(pk=one.id)
+        answers = in_thread(lambda: statements().renew(renewals, wait=False))
+    assert answers[0] is None
+    assert answers[1].expires_at is not None
+    assert answers[2].expires_at is None

@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+import djqueue
+from djqueue.lifecycle import settle
+from djqueue.models import DeadJob, DoneJob, Job, Throughput
+from djqueue.sql.base import MAX_ERRORS
+from djqueue.states import Outcome
+from tests.app.tasks import add, eager_retry, fragile, steady
+from tests.factories import DeadJobFactory, DoneJobFactory
+from tests.tools import claim_one, database_now, in_threads, live, places, rows
+
+
+def test_ack_moves_the_job_to_the_done_ones(database):
+    handle = add.using(headers={"h": 1}, dedup_key="k", dedup_until="done").enqueue(1, b=2)
+    job = claim_one()
+    job.progress(1, 2)
+    job.ack({"sum": 3})
+    assert places(handle.id) == ["DoneJob"]
+    record = handle.job()
+    assert (record.status, record.result) == ("done", {"sum": 3})
+    assert (record.args, record.kwargs, record.headers) == ([1], {"b": 2}, {"h": 1})
+    assert (record.attempts, record.worker_ids, record.errors, record.last_error) == (1, [job.worker], [], "")
+    assert record.enqueued_at <= record.started_at <= record.completed_at
+    assert record.claimed_at == job.claimed_at
+    assert record.lease_expires_at is None
+    assert record.progress == {"done": 1, "total": 2, "message": ""}
+
+
+@pytest.mark.parametrize("result", [None, 0, "", [], {"a": None}, "ü😀", 1.5])
+def test_results_come_back(database, result):
+    add.enqueue(1)
+    job = claim_one()
+    job.ack(result)
+    assert djqueue.get_job(job.id).result == result
+
+
+def test_a_result_that_cannot_be_stored_is_refused_and_the_job_stays_ours(configure):
+    configure(MAX_PAYLOAD_SIZE=1000)
+    add.enqueue(1)
+    job = claim_one()
+    for result, message in [(object(), "result is of type object"), ("x" * 2000, "result takes 2002 bytes")]:
+        with pytest.raises(djqueue.InvalidPayload, match=message):
+            job.ack(result)
+    job.ack("fine")
+
+
+def test_without_retention_a_done_job_leaves_nothing_but_its_count(configure):
+    configure(KEEP_DONE=0, QUEUES={"kept": {"keep_done": 60}})
+    handle = add.enqueue(1)
+    claim_one().ack()
+    kept = add.using(queue="kept").enqueue(1)
+    claim_one("kept").ack()
+    assert places(handle.id) == []
+    assert places(kept.id) == ["DoneJob"]
+    assert djqueue.stats("default").done == djqueue.stats("kept").done == 1
+
+
+def test_nack_schedules_the_next_attempt_by_the_policy(database):
+    handle = steady.enqueue()
+    job = claim_one()
+    job.nack("no luck")
+    record = handle.job()
+    assert (record.status, record.attempts, record.last_error) == ("scheduled", 1, "no luck")
+    assert timedelta(seconds=59) < record.run_at - database_now() <= timedelta(seconds=60)
+    assert record.failed_at is not None
+    assert record.claimed_at is record.lease_expires_at is None
+    [error] = record.errors
+    assert (error["attempt"], error["worker"], error["message"]) == (1, job.worker, "no luck")
+    assert error["duration"] >= 0
+    assert live(handle.id).token is None
+
+
+def test_retries_are_spread_by_jitter(configure):
+    configure(BACKOFF_BASE=100, BACKOFF_JITTER=0.5)
+    for _ in range(30):
+        add.enqueue(1)
+    for job in djqueue.Queue("default").claim(30):
+        job.nack("boom")
+    delays = sorted((job.run_at - job.failed_at).total_seconds() for job in rows(Job).all())
+    assert 100 <= delays[0] < 120 < delays[-1] <= 150
+    assert len(set(delays)) == 30
+
+
+def test_the_policy_of_the_call_wins_over_the_queue(configure):
+    configure(BACKOFF_JITTER=0, BACKOFF_MAX=7, QUEUES={"q": {"backoff_base": 5}})
+
+    def delay() -> float:
+        job = claim_one("q")
+        job.nack("boom")
+        return round((live(job.id).run_at - live(job.id).failed_at).total_seconds(), 1)
+
+    handle = add.using(queue="q").enqueue(1)
+    assert delay() == 5
+    rows(Job).filter(pk=handle.id).update(status="pending")
+    assert delay() == 7
+    add.using(queue="q", retry=djqueue.Exponential(base=20, max=30, jitter=0)).enqueue(1)
+    assert delay() == 20
+
+
+def test_a_nack_with_a_delay_of_its_own(database):
+    add.enqueue(1)
+    job = claim_one()
+    job.nack("later", delay=500)
+    assert timedelta(seconds=495) < live(job.id).run_at - database_now() <= timedelta(seconds=500)
+
+
+def test_nack_at_the_last_attempt_is_death(database):
+    handle = eager_retry.using(max_attempts=2).enqueue()
+    claim_one().nack("one")
+    job = claim_one()
+    job.nack("two")
+    assert places(handle.id) == ["DeadJob"]
+    record = handle.job()
+    assert (record.status, record.attempts, record.last_error) == ("dead", 2, "two")
+    assert [error["message"] for error in record.errors] == ["one", "two"]
+    assert record.worker_ids == [job.worker] * 2
+    assert abs(record.failed_at - database_now()) < timedelta(seconds=5)
+
+
+def test_no_retry_wins_over_max_attempts(database):
+    handle = fragile.using(max_attempts=5).enqueue()
+    claim_one().nack("boom")
+    assert handle.status() == "dead"
+
+
+def test_dead_letter_ignores_attempts(database):
+    handle = add.enqueue(1)
+    claim_one().dead_letter("never")
+    record = handle.job()
+    assert (record.status, record.attempts, record.last_error) == ("dead", 1, "never")
+
+
+def test_snooze_spends_no_attempt(database):
+    handle = add.enqueue(1)
+    claim_one().snooze(60)
+    record = handle.job()
+    assert (record.status, record.attempts, record.worker_ids, record.errors) == ("scheduled", 0, [], [])
+    assert timedelta(seconds=59) < record.run_at - database_now() <= timedelta(seconds=60)
+
+
+def test_release_gives_back_at_once_without_an_attempt(database):
+    handle = add.using(retry=djqueue.Fixed(0)).enqueue(1)
+    claim_one().nack("boom")
+    before = handle.job()
+    claim_one().release()
+    after = handle.job()
+    assert (after.status, after.attempts, after.worker_ids) == ("pending", 1, before.worker_ids)
+    assert (after.run_at, after.last_error, len(after.errors)) == (before.run_at, "boom", 1)
+    assert claim_one().attempt == 2
+
+
+def test_a_nack_of_a_job_that_should_be_cancelled_ends_as_cancelled(database):
+    handle = add.enqueue(1)
+    job = claim_one()
+    rows(Job).filter(pk=job.id).update(cancel_requested=True)
+    job.nack("gave up")
+    record = handle.job()
+    assert (record.status, record.cancel_requested, record.last_error) == ("cancelled", True, "gave up")
+    assert places(handle.id) == ["DoneJob"]
+
+
+STALE_ACTS = {
+    "ack": lambda job: job.ack(),
+    "nack": lambda job: job.nack("late"),
+    "dead_letter": lambda job: job.dead_letter("late"),
+    "snooze": lambda job: job.snooze(5),
+    "release": lambda job: job.release(),
+    "renew": lambda job: job.renew(5),
+    "progress": lambda job: job.progress(1, 2),
+}
+WAYS_TO_LOSE = {
+    "acked": lambda job: job.ack(),
+    "dead": lambda job: job.dead_letter("x"),
+    "nacked": lambda job: job.nack("x"),
+    "snoozed and claimed again": lambda job: (job.snooze(0), claim_one()),
+    "released and claimed again": lambda job: (job.release(), claim_one()),
+    "reaped and claimed again": lambda job: (
+        rows(Job).filter(pk=job.id).update(lease_expires_at=job.claimed_at),
+        djqueue.maintenance.reap(),
+        claim_one(),
+    ),
+}
+
+
+@pytest.mark.parametrize("lost", WAYS_TO_LOSE)
+def test_a_stale_holder_changes_nothing(database, lost):
+    """Invariant: after the lease is gone, no act of its old holder changes any row."""
+    add.enqueue(1)
+    job = claim_one()
+    WAYS_TO_LOSE[lost](job)
+
+    def everything() -> list[object]:
+        return [list(rows(model).order_by("pk").values()) for model in (Job, DoneJob, DeadJob, Throughput)]
+
+    before = everything()
+    for act in STALE_ACTS.values():
+        with pytest.raises(djqueue.LeaseLost, match=str(job.id)):
+            act(job)
+    assert everything() == before
+
+
+def test_settlements_race_and_one_wins(database):
+    """Invariant: of many holders of one token, exactly one settles; the others are told."""
+    for _ in range(10):
+        handle = add.enqueue(1)
+        job = claim_one()
+        acts = [lambda: job.ack(), lambda: job.nack("x"), lambda: job.dead_letter("x"), lambda: job.snooze(100)]
+
+        def attempt(number: int, acts=acts) -> int:
+            try:
+                acts[number]()
+            except djqueue.LeaseLost:
+                return 0
+            return 1
+
+        assert sum(in_threads(4, attempt)) == 1
+        assert len(places(handle.id)) == 1
+    total = sum(sum(row) for row in rows(Throughput).values_list("done", "dead"))
+    assert total == rows(DoneJob).count() + rows(DeadJob).count()
+
+
+def test_many_are_settled_at_once_each_by_its_verdict(database):
+    handles = [add.enqueue(n) for n in range(6)]
+    jobs = djqueue.Queue("default").claim(6)
+    jobs[5].ack()
+    settled = settle.settle_many(
+        [
+            settle.ack(jobs[0], "r0"),
+            settle.nack(jobs[1], "e1"),
+            settle.dead_letter(jobs[2], "e2"),
+            settle.snooze(jobs[3], 5),
+            settle.cancel(jobs[4]),
+            settle.ack(jobs[5]),
+        ]
+    )
+    assert [item.outcome for item in settled] == [
+        Outcome.DONE,
+        Outcome.RETRYING,
+        Outcome.DEAD,
+        Outcome.SNOOZED,
+        Outcome.CANCELLED,
+        Outcome.LOST,
+    ]
+    assert [handle.status() for handle in handles] == ["done", "scheduled", "dead", "scheduled", "cancelled", "done"]
+    assert [handle.job().last_error for handle in handles] == ["", "e1", "e2", "", "", ""]
+    assert handles[0].job().result == "r0"
+
+
+def test_a_batch_refused_for_its_data_loses_only_the_bad_one(database):
+    """A text that slipped past our checks must not take its neighbours' outcomes along."""
+    handles = [add.enqueue(n) for n in range(7)]
+    items = [settle.ack(job, "fine") for job in djqueue.Queue("default").claim(7)]
+    items[3] = replace(items[3], result='"\ud800"')
+    settled = settle.settle_many(items)
+    assert [isinstance(item, Exception) for item in settled] == [False] * 3 + [True] + [False] * 3
+    assert [handle.status() for handle in handles] == ["done"] * 3 + ["claimed"] + ["done"] * 3
+
+
+def test_settling_nothing_sends_nothing(database):
+    assert settle.settle_many([]) == []
+
+
+def test_a_job_that_lived_before_replaces_its_history(database):
+    """A requeued job ends a second time under its id; what is kept is the newer end."""
+    handle = add.enqueue(1)
+    DoneJobFactory(id=handle.id, args=["old"])
+    claim_one().ack("new")
+    assert handle.job().result == "new"
+    assert rows(DoneJob).get(pk=handle.id).args == [1]
+    other = add.enqueue(2)
+    DeadJobFactory(id=other.id, last_error="old")
+    claim_one().dead_letter("new")
+    assert rows(DeadJob).get(pk=other.id).last_error == "new"
+
+
+def test_a_settlement_rolls_back_with_its_transaction(database):
+    handle = add.enqueue(1)
+    job = claim_one()
+    with pytest.raises(RuntimeError), transaction.atomic(using=database):
+        job.ack()
+        raise RuntimeError
+    assert handle.status() == "claimed"
+    assert djqueue.stats("default").done == 0
+    job.ack()
+    assert djqueue.stats("default").done == 1
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_hostile_errors_are_kept_safely(database):
+    def error_of(error: BaseException) -> djqueue.JobRecord:
+        add.using(max_attempts=1).enqueue(1)
+        job = claim_one()
+        try:
+            raise error
+        except BaseException as caught:
+            job.nack(caught)
+        return djqueue.get_job(job.id)
+
+    record = error_of(Hostile())
+    assert "Hostile" in record.last_error
+    assert record.errors[0]["exception"].endswith("Hostile")
+    assert "error_of" in record.errors[0]["traceback"]
+
+    record = error_of(ValueError("a\x00b\ud800c"))
+    assert record.last_error == "a\ufffdb\ufffdc"
+
+    record = error_of(ValueError("head " + "x" * 10_000_000 + " tail"))
+    assert len(record.last_error) < 3000
+    assert record.last_error.startswith("head ")
+    assert record.last_error.endswith(" tail")
+    assert "characters cut" in record.last_error
+    assert len(record.errors[0]["traceback"]) < 12_000
+    assert record.errors[0]["exception"] == "builtins.ValueError"
+
+    assert error_of(KeyboardInterrupt()).last_error == "KeyboardInterrupt"
+
+
+def test_the_error_history_of_a_job_is_bounded(database):
+    handle = add.using(max_attempts=1000, retry=djqueue.Fixed(0)).enqueue(1)
+    for n in range(20):
+        claim_one().nack(RuntimeError(f"{n} " + "x" * 60_000))
+    record = handle.job()
+    assert record.errors[-1]["message"].startswith("19 ")
+    assert record.worker_ids == [record.worker_ids[0]] * 20
+    rows(Job).filter(pk=handle.id).update(errors=[{"message": "old " + "y" * MAX_ERRORS}, {"message": "kept"}])
+    claim_one().nack("new")
+    assert [error["message"] for error in handle.job().errors] == ["kept", "new"]
