@@ -130,7 +130,9 @@ def test_scheduled_jobs_are_not_claimed(database):
 def test_the_claimer_says_how_long(database, lease):
     add.using(lease=99).enqueue(1)
     job = claim_one(lease=lease)
-    assert job.lease_expires_at - job.claimed_at == (lease if isinstance(lease, timedelta) else timedelta(seconds=lease))
+    assert job.lease_expires_at - job.claimed_at == (
+        lease if isinstance(lease, timedelta) else timedelta(seconds=lease)
+    )
 
 
 def test_the_most_specific_lease_wins(configure):

@@ -7,6 +7,8 @@ import djqueue
 from djqueue.lifecycle import claim as claiming
 from djqueue.lifecycle import reap as reaping
 from djqueue.models import Job, Throughput
+from djqueue.sql import statements
+from djqueue.states import Outcome
 from tests.app.tasks import add, steady
 from tests.factories import JobFactory
 from tests.tools import WITH_ROW_LOCKS, claim_one, in_thread, in_threads, live, places, rows
@@ -50,6 +52,17 @@ def test_a_renewed_lease_is_left_alone(database):
     job.renew(30)
     assert djqueue.maintenance.reap() == 0
     job.ack()
+
+
+def test_a_lease_that_is_renewed_between_the_look_and_the_act_is_left_alone(database):
+    """The reaper's act names the token and the expiry again: what it saw may be old."""
+    add.enqueue(1)
+    job = claim_one(lease=0)
+    seen = reaping._settlement(live(job.id), statements().now())
+    job.renew(30)
+    assert [item.outcome for item in statements().settle([seen], reaping=True)] == [Outcome.LOST]
+    job.ack()
+    assert [item.outcome for item in statements().settle([seen], reaping=True)] == [Outcome.LOST]
 
 
 def test_a_job_that_never_started_gets_its_attempt_back_three_times(database):

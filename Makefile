@@ -1,0 +1,46 @@
+# Every target does its own set-up in a local virtual environment; all it needs is Python 3.11 or newer.
+PYTHON ?= python3
+VENV ?= .venv
+# The Django to test against, such as "Django>=6.1,<6.2"; the newest that this Python takes by default.
+DJANGO ?= Django
+PYTEST_ARGS ?=
+
+BIN = $(VENV)/bin
+EXTRAS = dev$(if $(DJQUEUE_TEST_MYSQL_URL),$(comma)mysql)
+comma = ,
+READY = $(VENV)/.ready-$(if $(DJQUEUE_TEST_MYSQL_URL),mysql,dev)
+READY_DEMO = $(VENV)/.ready-demo
+
+.PHONY: test demo lint benchmark clean
+
+test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB where DJQUEUE_TEST_MYSQL_URL names one
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+demo: $(READY_DEMO)  ## a few jobs of the example project, on SQLite
+	$(BIN)/python manage.py migrate --verbosity 0
+	$(BIN)/python manage.py demo
+
+lint: $(READY)  ## style, types, import contracts, migrations
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check
+
+benchmark: $(READY)  ## claims and settlements beside a million rows, on a PostgreSQL of its own
+	$(BIN)/python -m benchmarks.depth
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "djqueue needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]' '$(DJANGO)'
+	touch $@
+
+$(READY_DEMO): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[example]'
+	touch $@

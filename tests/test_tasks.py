@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+import djqueue
+from djqueue import registry
+from tests.app.tasks import add, later
+
+
+def test_a_task_is_still_a_plain_function():
+    assert add(1, 2) == 3
+    assert (add.__name__, add.__module__) == ("add", "tests.app.tasks")
+    assert asyncio.run(later("x")) == "x"
+    assert repr(add) == "<Task tests.app.tasks.add>"
+
+
+def test_using_leaves_the_task_as_it_was():
+    changed = add.using(queue="a").using(priority=5)
+    assert (changed.call_options.queue, changed.call_options.priority) == ("a", 5)
+    assert add.call_options.queue is None
+    assert changed(1, 1) == 2
+
+
+def test_a_name_is_given_once():
+    @djqueue.task(name="tests.unique")
+    def one() -> None: ...
+
+    with pytest.raises(djqueue.DuplicateTask, match=r"'tests.unique' is registered already, for .*one; give .*two"):
+
+        @djqueue.task(name="tests.unique")
+        def two() -> None: ...
+
+    assert registry.find("tests.unique") is one
+
+
+def test_a_module_that_is_loaded_again_registers_its_tasks_again():
+    import importlib
+
+    import tests.app.tasks
+
+    before = registry.find("shop.charge")
+    importlib.reload(tests.app.tasks)
+    assert registry.find("shop.charge") is not before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"queue": "a b"}, "contains the character"),
+        ({"max_attempts": "3"}, "max_attempts must be a whole number"),
+        ({"on_dead": 5}, "on_dead must be callable"),
+        ({"sensitive": "password"}, "sensitive must be a list"),
+        ({"maxattempts": 3}, "unknown option 'maxattempts'; known are queue"),
+        ({"delay": 3}, "unknown option 'delay'"),
+        ({"name": "x\x00"}, "the name of a task"),
+    ],
+)
+def test_bad_options_of_a_task_are_refused_where_they_are_written(options, message):
+    with pytest.raises(djqueue.InvalidOption, match=message):
+
+        @djqueue.task(**options)
+        def never() -> None: ...
+
+
+def test_only_functions_are_tasks():
+    for thing in (5, "name", type("Thing", (), {})):
+        with pytest.raises(djqueue.InvalidOption, match="takes a function"):
+            djqueue.task(thing)
+
+
+def test_tasks_of_installed_apps_are_discovered():
+    assert registry.find("tests.app.tasks.steady") is not None
+    assert {"tests.app.tasks.add", "shop.charge"} <= {task.name for task in registry.all_tasks()}
+
+
+def test_every_public_name_is_there():
+    for name in djqueue.__all__:
+        assert getattr(djqueue, name) is not None
+    assert set(djqueue.__all__) <= set(dir(djqueue))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = djqueue.nothing
+
+
+def test_tasks_may_be_declared_before_apps_are_ready():
+    code = "import djqueue; t = djqueue.task(name='early')(lambda: 1); print(t(), t.name)"
+    env = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 early\n"
