@@ -48,5 +48,9 @@ class Command(BaseCommand):
         else:
             job.ack(result)
         record = djqueue.get_job(job.id)
-        outcome = "gone" if record is None else f"{record.status} {record.result if record.status == 'done' else record.last_error}"
+        outcome = (
+            "gone"
+            if record is None
+            else f"{record.status} {record.result if record.status == 'done' else record.last_error}"
+        )
         self.stdout.write(f"job={job.id} task={job.task} attempt={job.attempt} {outcome}")

@@ -1,0 +1,127 @@
+"""Is a claim flat at any depth? Claims and settles 100 × 10 jobs beside an empty table, then beside a million pending,
+future, finished, paused rows and rows in 100 queues, with fresh and with stale statistics.
+
+    python -m benchmarks.depth [--rows 1000000]
+
+Prints the median and the 99th percentile of each, their ratio to the empty table, and the pages that a claim touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+from .database import set_up
+
+FILLINGS = {
+    "empty": None,
+    "pending": ("djqueue_job", {"status": "'pending'", "priority": "2000"}),
+    "future": ("djqueue_job", {"status": "'scheduled'", "run_at": "now() + interval '1 day'"}),
+    "finished": ("djqueue_donejob", {"status": "'done'", "completed_at": "now()"}),
+    "paused": ("djqueue_job", {"status": "'pending'", "queue": "'paused'"}),
+    "100 queues": ("djqueue_job", {"status": "'pending'", "queue": "'q' || mod(n, 100)"}),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    rows = parser.parse_args().rows
+    set_up()
+    print(f"{rows} rows beside the jobs; milliseconds for 10 jobs")
+    print(
+        f"{'beside':<12}{'statistics':<12}{'claim p50':>10}{'p99':>8}{'settle p50':>12}{'p99':>8}{'claim/empty':>13}{'pages':>7}"
+    )
+    empty = None
+    for name, filling in FILLINGS.items():
+        for fresh in (True, False):
+            claims, settlements, pages = measure(filling, rows, fresh)
+            claim = statistics.median(claims)
+            empty = empty or claim
+            print(
+                f"{name:<12}{'fresh' if fresh else 'stale':<12}{claim:>10.2f}{percentile(claims):>8.2f}"
+                f"{statistics.median(settlements):>12.2f}{percentile(settlements):>8.2f}{claim / empty:>13.2f}{pages:>7}",
+                flush=True,
+            )
+
+
+def measure(filling, rows: int, fresh: bool) -> tuple[list[float], list[float], int]:  # type: ignore[no-untyped-def]
+    import djqueue
+    from djqueue.lifecycle import settle
+
+    tables = "djqueue_job, djqueue_donejob, djqueue_queuestate, djqueue_throughput"
+    run(f"TRUNCATE {tables}", "ALTER TABLE djqueue_job SET (autovacuum_enabled = false)", f"ANALYZE {tables}")
+    if filling:
+        fill(filling[0], rows, **filling[1])
+    djqueue.Queue("paused").pause()
+    if fresh:
+        run(f"VACUUM ANALYZE {tables.replace(', ', ',')}")
+    claims, settlements = [], []
+    for _ in range(100):
+        fill("djqueue_job", 10, status="'pending'")
+        took, jobs = timed(lambda: djqueue.Queue("default").claim(10))
+        assert len(jobs) == 10
+        claims.append(took)
+        items = [settle.ack(job) for job in jobs]
+        settlements.append(timed(lambda items=items: settle.settle_many(items))[0])
+    fill("djqueue_job", 10, status="'pending'")
+    return claims, settlements, pages_of_a_claim()
+
+
+def pages_of_a_claim() -> int:
+    from uuid import uuid4
+
+    from django.db import connection
+
+    from djqueue.sql import postgresql
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {postgresql._CLAIM}",
+            [["default"], [10], [30.0], 10, uuid4(), "w", "w", True, None, [], []],
+        )
+        plan = cursor.fetchone()[0][0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def fill(table: str, count: int, **columns: str) -> None:
+    values = {
+        "id": "gen_random_uuid()",
+        "task": "'tasks.nothing'",
+        "queue": "'default'",
+        "priority": "1000",
+        "args": "'[1]'",
+        "kwargs": "'{}'",
+        "headers": "'{}'",
+        "max_attempts": "3",
+        "run_at": "now()",
+        "enqueued_at": "now() + n * interval '1 microsecond'",
+    } | columns
+    run(
+        f"INSERT INTO {table} ({', '.join(values)}) "
+        f"SELECT {', '.join(values.values())} FROM generate_series(1, {count}) AS n"
+    )
+
+
+def run(*sqls: str) -> None:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        for sql in sqls:
+            cursor.execute(sql)
+
+
+def timed(work: Callable[[], object]) -> tuple[float, object]:
+    start = time.perf_counter()
+    result = work()
+    return (time.perf_counter() - start) * 1000, result
+
+
+def percentile(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.99) - 1]
+
+
+if __name__ == "__main__":
+    main()
