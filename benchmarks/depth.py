@@ -1,4 +1,4 @@
-"""Is a claim flat at any depth? Claims and settles 100 × 10 jobs beside an empty table, then beside a million pending,
+"""Is a claim flat at any depth? Claims and settles a hundred times ten jobs beside an empty table, then beside a million pending,
 future, finished, paused rows and rows in 100 queues, with fresh and with stale statistics.
 
     python -m benchmarks.depth [--rows 1000000]
@@ -24,6 +24,8 @@ FILLINGS = {
     "100 queues": ("djqueue_job", {"status": "'pending'", "queue": "'q' || mod(n, 100)"}),
 }
 
+TITLES = ("beside", "statistics", "claim p50", "claim p99", "settle p50", "settle p99", "claim/empty", "pages")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -31,20 +33,22 @@ def main() -> None:
     rows = parser.parse_args().rows
     set_up()
     print(f"{rows} rows beside the jobs; milliseconds for 10 jobs")
-    print(
-        f"{'beside':<12}{'statistics':<12}{'claim p50':>10}{'p99':>8}{'settle p50':>12}{'p99':>8}{'claim/empty':>13}{'pages':>7}"
-    )
+    print("".join(f"{title:>14}" for title in TITLES))
     empty = None
     for name, filling in FILLINGS.items():
         for fresh in (True, False):
             claims, settlements, pages = measure(filling, rows, fresh)
             claim = statistics.median(claims)
             empty = empty or claim
-            print(
-                f"{name:<12}{'fresh' if fresh else 'stale':<12}{claim:>10.2f}{percentile(claims):>8.2f}"
-                f"{statistics.median(settlements):>12.2f}{percentile(settlements):>8.2f}{claim / empty:>13.2f}{pages:>7}",
-                flush=True,
+            figures = (
+                claim,
+                percentile(claims),
+                statistics.median(settlements),
+                percentile(settlements),
+                claim / empty,
             )
+            print(f"{name:>14}{'fresh' if fresh else 'stale':>14}", end="")
+            print("".join(f"{figure:>14.2f}" for figure in figures) + f"{pages:>14}", flush=True)
 
 
 def measure(filling, rows: int, fresh: bool) -> tuple[list[float], list[float], int]:  # type: ignore[no-untyped-def]
