@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ def settings() -> dict[str, Any]:
 def start() -> str:
     """Start a server that ends with this process, and give its URL."""
     scratch = Path(tempfile.mkdtemp(prefix="djqueue-pg-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     # Its lock file would lie in the shared temporary folder, where another user's may be in the way.
     (scratch / "python_PostgresServer").mkdir()
     with mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(scratch)):

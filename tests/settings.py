@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -17,7 +19,10 @@ TIME_ZONE = "Europe/Berlin"
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "djqueue", "tests.app"]
 DATABASE_ROUTERS = ["tests.app.routers.ToTheWrongPlace"]
 
-SCRATCH = Path(os.environ.setdefault("DJQUEUE_TEST_SCRATCH", tempfile.mkdtemp(prefix="djqueue-")))
+if "DJQUEUE_TEST_SCRATCH" not in os.environ:  # child processes find it there
+    os.environ["DJQUEUE_TEST_SCRATCH"] = tempfile.mkdtemp(prefix="djqueue-")
+    atexit.register(shutil.rmtree, os.environ["DJQUEUE_TEST_SCRATCH"], ignore_errors=True)
+SCRATCH = Path(os.environ["DJQUEUE_TEST_SCRATCH"])
 POSTGRESQL = {**postgres.settings(), "TEST": {"NAME": "test_djqueue"}}
 SQLITE = {"ENGINE": "django.db.backends.sqlite3"}
 SHARED_SQLITE = {

@@ -62,7 +62,7 @@ def prepare(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: Cal
 
 def enqueue(prepared: Prepared) -> Inserted:
     """Insert one job."""
-    return statements().insert([prepared.job], prepared.kv, notify=config().notify)[0]
+    return statements().insert([prepared.job], prepared.kv)[0]
 
 
 def encode_kv(key: str, value: Any) -> str:

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import DataError, IntegrityError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from djqueue.conf import config
 from djqueue.fields import lines, read, words
 from djqueue.records import (
     ClaimedRow,
@@ -67,13 +68,26 @@ class Statements(ABC):
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.connection = connection
         self.alias = connection.alias
+        self.notify = config().notify
 
     @abstractmethod
     def now(self) -> datetime:
         """The clock that decides."""
 
     @abstractmethod
-    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], *, notify: bool) -> list[Inserted]:
+    def now_sql(self) -> str:
+        """The present, as SQL; all instants of one statement are counted from here."""
+
+    @abstractmethod
+    def later_sql(self, seconds: float) -> str:
+        """The instant so many seconds from now, as SQL."""
+
+    def upsert_sql(self, key: str, columns: Sequence[str]) -> str:
+        """The clause that writes the given columns to the row that holds the key, instead of inserting."""
+        return f"ON CONFLICT {key} DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in columns)}"
+
+    @abstractmethod
+    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
         """Insert jobs, or lock the ones that hold their dedup keys; kv is written if the only job is created.
 
         Raises DuplicateJob, and inserts nothing, when an own id is in use. Never a savepoint.
@@ -83,9 +97,7 @@ class Statements(ABC):
         """Take back jobs that the open transaction inserted."""
         if not ids:
             return
-        holders = ", ".join(["%s"] * len(ids))
-        with self.connection.cursor() as cursor:
-            cursor.execute(f"DELETE FROM djqueue_job WHERE id IN ({holders})", [self.adapt(i) for i in ids])
+        self.execute(f"DELETE FROM djqueue_job WHERE id IN ({holders(ids)})", [self.adapt(i) for i in ids])
 
     @abstractmethod
     def claim(self, request: ClaimRequest) -> list[ClaimedRow]:
@@ -161,6 +173,12 @@ class Statements(ABC):
         values["cancel_requested"] = bool(values["cancel_requested"])
         return ClaimedRow(**values)
 
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> int:
+        """Run a statement and give the number of rows that it changed."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            return int(cursor.rowcount)
+
     def fetch(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
         with self.connection.cursor() as cursor:
             cursor.execute(sql, params)
@@ -182,7 +200,7 @@ class Statements(ABC):
         """Match rows of RETURNED_BY_INSERT to the jobs that they stand for."""
         keyed = {(job.queue, job.dedup_key): job.id for job in jobs if job.dedup_key is not None}
         found = {}
-        for row_id, queue, dedup_key, status, run_at, enqueued_at in rows:
+        for row_id, queue, dedup_key, status, run_at, enqueued_at, *_ in rows:
             row_id = self.uuid(row_id)
             asked = keyed.get((queue, dedup_key), row_id)
             found[asked] = Inserted(
@@ -222,6 +240,11 @@ class Statements(ABC):
         """A transaction that suits short queue work."""
         with transaction.atomic(using=self.alias):
             yield
+
+
+def holders(values: Sequence[Any]) -> str:
+    """Placeholders for an IN list."""
+    return ", ".join(["%s"] * len(values))
 
 
 _RECORD_COLUMNS = (

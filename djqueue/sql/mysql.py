@@ -16,7 +16,7 @@ from djqueue.conf import first
 from djqueue.models import Job
 from djqueue.records import ClaimedRow, ClaimRequest
 
-from .base import CLAIMED
+from .base import CLAIMED, holders
 from .portable import Portable
 
 LOCK_WAIT_TIMEOUT = 1205
@@ -58,12 +58,11 @@ class MySQL(Portable):
     def begin(self) -> Iterator[None]:
         if self.connection.isolation_level != "read committed":  # type: ignore[attr-defined]
             # For the next transaction only: REPEATABLE READ would lock gaps that enqueuers need.
-            with self.connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            self.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         with super().begin():
             yield
 
-    def lock_hit_sql(self, key: str, columns: Sequence[str]) -> str:
+    def upsert_sql(self, key: str, columns: Sequence[str]) -> str:
         return f"ON DUPLICATE KEY UPDATE {', '.join(f'{name} = VALUES({name})' for name in columns)}"
 
     def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
@@ -114,28 +113,23 @@ class MySQL(Portable):
         else:
             expiry = f"CASE id {'WHEN %s THEN %s ' * len(rows)} END"
             expiry_params = [value for pair in zip(ids, expiries, strict=True) for value in pair]
-        with self.connection.cursor() as cursor:
-            cursor.execute(
-                f"""
-                UPDATE djqueue_job SET
-                    status = 'claimed', token = %s, worker = %s, worker_ids = CONCAT(worker_ids, %s, ','), started = %s,
-                    attempts = attempts + 1, claimed_at = %s, last_attempted_at = %s,
-                    started_at = COALESCE(started_at, %s), lease_expires_at = {expiry}, progress = NULL,
-                    dedup_key = IF(dedup_until = 'done', dedup_key, NULL)
-                WHERE id IN ({", ".join(["%s"] * len(rows))})
-                """,
-                [
-                    self.adapt(request.token),
-                    request.worker,
-                    request.worker,
-                    request.started,
-                    now,
-                    now,
-                    now,
-                    *expiry_params,
-                    *ids,
-                ],
-            )
+        self.execute(
+            f"""
+            UPDATE djqueue_job SET
+                status = 'claimed', token = %s, worker = %s, worker_ids = CONCAT(worker_ids, %s, ','), started = %s,
+                attempts = attempts + 1, claimed_at = %s, last_attempted_at = %s,
+                started_at = COALESCE(started_at, %s), lease_expires_at = {expiry}, progress = NULL,
+                dedup_key = IF(dedup_until = 'done', dedup_key, NULL)
+            WHERE id IN ({holders(rows)})
+            """,
+            [
+                self.adapt(request.token),
+                *[request.worker, request.worker, request.started],
+                *[now, now, now],
+                *expiry_params,
+                *ids,
+            ],
+        )
 
     def promote(self, limit: int) -> list[str]:
         return self.own_transaction(lambda: self._promote(limit))
@@ -150,9 +144,6 @@ class MySQL(Portable):
             [limit],
         )
         if due:
-            with self.connection.cursor() as cursor:
-                cursor.execute(
-                    f"UPDATE djqueue_job SET status = 'pending' WHERE id IN ({', '.join(['%s'] * len(due))})",
-                    [row[0] for row in due],
-                )
+            ids = [row[0] for row in due]
+            self.execute(f"UPDATE djqueue_job SET status = 'pending' WHERE id IN ({holders(ids)})", ids)
         return [row[1] for row in due]

@@ -18,7 +18,7 @@ from djqueue.payload import decode
 from djqueue.records import Inserted, NewJob, Renew, Renewal, Settled, Settlement
 from djqueue.states import Outcome, Status, Verdict
 
-from .base import BUCKETS, KEPT, MAX_ERRORS, MAX_RETURNS, RETURNED_BY_INSERT, Statements
+from .base import BUCKETS, KEPT, MAX_ERRORS, MAX_RETURNS, RETURNED_BY_INSERT, Statements, holders
 
 _RETURNED = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
 _RETURNED_FIELDS = (
@@ -34,24 +34,12 @@ class Portable(Statements):
     """SQLite and MariaDB."""
 
     @abstractmethod
-    def now_sql(self) -> str:
-        """The present, as SQL."""
-
-    @abstractmethod
-    def later_sql(self, seconds: float) -> str:
-        """The instant so many seconds from now, as SQL."""
-
-    @abstractmethod
-    def lock_hit_sql(self, key: str, columns: Sequence[str]) -> str:
-        """The clause that writes the given columns to the row that holds the key, instead of inserting."""
-
-    @abstractmethod
     def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
         """The present, and the rows, held until the transaction ends."""
 
     # Enqueue
 
-    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], *, notify: bool) -> list[Inserted]:
+    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
         found = (self.own_transaction if kv else self.own)(lambda: self._insert(jobs, kv))
         return [found[job.id] for job in jobs]
 
@@ -76,14 +64,14 @@ class Portable(Statements):
         for job in jobs:
             run_at = self.later_sql(job.delay) if job.run_at is None else "%s"
             rows.append(
-                f"({', '.join(['%s'] * len(_INSERT_COLUMNS))}, {now}, {run_at}, "
+                f"({holders(_INSERT_COLUMNS)}, {now}, {run_at}, "
                 f"CASE WHEN {run_at} <= {now} THEN 'pending' ELSE 'scheduled' END)"
             )
             params += [self.adapt(getattr(job, name)) for name in _INSERT_COLUMNS]
             if job.run_at is not None:
                 params += [self.adapt(job.run_at)] * 2
         keyed = any(job.dedup_key is not None for job in jobs)
-        conflict = self.lock_hit_sql("(queue, dedup_key) WHERE dedup_key IS NOT NULL", ["dedup_key"]) if keyed else ""
+        conflict = self.upsert_sql("(queue, dedup_key) WHERE dedup_key IS NOT NULL", ["dedup_key"]) if keyed else ""
         return (
             f"INSERT INTO djqueue_job ({', '.join(_INSERT_COLUMNS)}, enqueued_at, run_at, status) "
             f"VALUES {', '.join(rows)} {conflict} RETURNING {RETURNED_BY_INSERT}"
@@ -92,9 +80,8 @@ class Portable(Statements):
     def _refuse_taken(self, ids: Sequence[UUID]) -> None:
         if not ids:
             return
-        holders = ", ".join(["%s"] * len(ids))
         sql = " UNION ALL ".join(
-            f"SELECT id FROM {table} WHERE id IN ({holders})"
+            f"SELECT id FROM {table} WHERE id IN ({holders(ids)})"
             for table in ("djqueue_job", "djqueue_donejob", "djqueue_deadjob")
         )
         for row in self.fetch(sql, [self.adapt(i) for i in ids] * 3):
@@ -103,12 +90,11 @@ class Portable(Statements):
     def _write_kv(self, kv: Mapping[str, str]) -> None:
         key = self.connection.ops.quote_name("key")
         rows = ", ".join([f"(%s, %s, {self.now_sql()}, NULL)"] * len(kv))
-        conflict = self.lock_hit_sql(f"({key})", ["value", "updated_at", "expires_at"])
-        with self.connection.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO djqueue_kv ({key}, value, updated_at, expires_at) VALUES {rows} {conflict}",
-                [text for item in kv.items() for text in item],
-            )
+        conflict = self.upsert_sql(f"({key})", ["value", "updated_at", "expires_at"])
+        self.execute(
+            f"INSERT INTO djqueue_kv ({key}, value, updated_at, expires_at) VALUES {rows} {conflict}",
+            [text for item in kv.items() for text in item],
+        )
 
     # Settle
 
@@ -150,17 +136,12 @@ class Portable(Statements):
         if not rows:
             return
         fields = rows[0]._meta.concrete_fields
-        holders = f"({', '.join(['%s'] * len(fields))})"
-        with self.connection.cursor() as cursor:
-            cursor.execute(
-                f"REPLACE INTO {rows[0]._meta.db_table} ({', '.join(str(field.column) for field in fields)}) "
-                f"VALUES {', '.join([holders] * len(rows))}",
-                [
-                    field.get_db_prep_save(getattr(row, field.attname), self.connection)
-                    for row in rows
-                    for field in fields
-                ],
-            )
+        row = f"({holders(fields)})"
+        self.execute(
+            f"REPLACE INTO {rows[0]._meta.db_table} ({', '.join(str(field.column) for field in fields)}) "
+            f"VALUES {', '.join([row] * len(rows))}",
+            [field.get_db_prep_save(getattr(row, field.attname), self.connection) for row in rows for field in fields],
+        )
 
     # Lease
 
@@ -219,7 +200,7 @@ class Counts:
                 minute=self.minute, queue=key[0], task=key[1], wait_bucket=key[2], run_bucket=key[3]
             )
         cell.done += outcome == Outcome.DONE
-        cell.failed += bool(item.entry)
+        cell.failed += bool(item.entry) and outcome != Outcome.CANCELLED
         cell.dead += outcome == Outcome.DEAD
         cell.cancelled += outcome == Outcome.CANCELLED
         cell.wait_sum += item.wait

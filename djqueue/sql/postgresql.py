@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.db import OperationalError
 
+from djqueue import channels
 from djqueue.exceptions import DuplicateJob
 from djqueue.records import ClaimedRow, ClaimRequest, Inserted, NewJob, Renew, Renewal, Settled, Settlement
 from djqueue.states import Outcome
@@ -35,30 +37,34 @@ class PostgreSQL(Statements):
     def now(self) -> datetime:
         return self.fetch("SELECT statement_timestamp()")[0][0]  # type: ignore[no-any-return]
 
+    def now_sql(self) -> str:
+        return "statement_timestamp()"
+
+    def later_sql(self, seconds: float) -> str:
+        return f"(statement_timestamp() + interval '{seconds:.6f} seconds')"
+
     def is_conflict(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED)
 
-    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], *, notify: bool) -> list[Inserted]:
+    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
         if any(job.own_id for job in jobs):
-            found = self.own_transaction(lambda: self._insert_own_ids(jobs, kv, notify))
+            found = self.own_transaction(lambda: self._insert_own_ids(jobs, kv))
         else:
             keyed = any(job.dedup_key is not None for job in jobs)
-            found = self.own(lambda: self._insert(jobs, kv, notify, _LOCK_HIT if keyed else ""))
+            found = self.own(lambda: self._insert(jobs, kv, _LOCK_HIT if keyed else ""))
         return [found[job.id] for job in jobs]
 
-    def _insert(
-        self, jobs: Sequence[NewJob], kv: Mapping[str, str], notify: bool, conflict: str
-    ) -> dict[UUID, Inserted]:
+    def _insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], conflict: str) -> dict[UUID, Inserted]:
         params: list[Any] = [[getattr(job, name) for job in jobs] for name, _ in _INSERT_COLUMNS]
-        sql = f"{_INSERT} {conflict} RETURNING {RETURNED_BY_INSERT}"
+        sql = f"{_INSERT} {conflict} RETURNING {RETURNED_BY_INSERT} {_WAKE_FOR_NEW if self.notify else ''}"
         if kv:
             # Only a created job brings its kv along.
             sql = f"WITH new AS ({sql}), written AS ({_KV_OF_NEW}) SELECT * FROM new"
             params += [list(kv), list(kv.values()), jobs[0].id]
         return self.inserted(jobs, self.fetch(sql, params))
 
-    def _insert_own_ids(self, jobs: Sequence[NewJob], kv: Mapping[str, str], notify: bool) -> dict[UUID, Inserted]:
-        found = self._insert(jobs, kv, notify, _SKIP_TAKEN)
+    def _insert_own_ids(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> dict[UUID, Inserted]:
+        found = self._insert(jobs, kv, _SKIP_TAKEN)
         while missing := [job for job in jobs if job.id not in found]:
             keyed = [job for job in missing if job.dedup_key is not None]
             hits = self.inserted(
@@ -70,7 +76,7 @@ class PostgreSQL(Statements):
                 raise DuplicateJob(f"a job with the id {taken[0]} is live or kept")
             # A key that was released meanwhile leaves its job to be inserted in another turn.
             found |= hits
-            found |= self._insert([job for job in missing if job.id not in hits], kv, notify, _SKIP_TAKEN)
+            found |= self._insert([job for job in missing if job.id not in hits], kv, _SKIP_TAKEN)
         return found
 
     def _taken(self, ids: Sequence[UUID]) -> list[UUID]:
@@ -98,7 +104,8 @@ class PostgreSQL(Statements):
 
     def settle(self, settlements: Sequence[Settlement], *, reaping: bool = False) -> list[Settled]:
         arrays = [[getattr(item, name) for item in settlements] for name, _ in _SETTLE_COLUMNS]
-        rows = self.own(lambda: self.fetch(_REAP if reaping else _SETTLE, arrays))
+        sql = _settle_sql(reaping=reaping, notify=self.notify)
+        rows = self.own(lambda: self.fetch(sql, arrays))
         found: dict[UUID, Settled] = {row[0]: Settled(Outcome(row[1]), row[2]) for row in rows}
         return [found.get(item.id, Settled(Outcome.LOST)) for item in settlements]
 
@@ -109,7 +116,8 @@ class PostgreSQL(Statements):
         return [found.get(item.id, Renewal(None)) for item in renewals]
 
     def promote(self, limit: int) -> list[str]:
-        return [row[0] for row in self.own(lambda: self.fetch(_PROMOTE, [limit]))]
+        sql = f"{_PROMOTE} RETURNING j.queue {_WAKE_FOR_PENDING if self.notify else ''}"
+        return [row[0] for row in self.own(lambda: self.fetch(sql, [limit]))]
 
 
 def _given(columns: Sequence[tuple[str, str]], name: str) -> str:
@@ -148,6 +156,13 @@ _INSERT = f"""
     FROM {_given(_INSERT_COLUMNS, "g")},
          LATERAL (SELECT COALESCE(g.run_at, statement_timestamp() + g.delay * interval '1 second')) AS due(run_at)
 """
+# Notifications belong to the statement that makes them true, and come with its commit or not at all. They stand in what
+# it returns: a CTE that nothing refers to would not run.
+_WAKE_FOR_PENDING = f", pg_notify('{channels.PENDING}', j.queue)"
+_WAKE_FOR_NEW = f""", CASE WHEN j.xmax <> 0 THEN NULL
+    WHEN j.status = 'pending' THEN pg_notify('{channels.PENDING}', j.queue)
+    ELSE pg_notify('{channels.SCHEDULED}', '') END"""
+
 # Writing the key to itself locks the job that holds it until the caller's transaction ends.
 _LOCK_HIT = "ON CONFLICT (queue, dedup_key) WHERE dedup_key IS NOT NULL DO UPDATE SET dedup_key = EXCLUDED.dedup_key"
 _LOCK_KEYS = f"""
@@ -238,12 +253,19 @@ def _upsert(columns: Sequence[str]) -> str:
     return ", ".join(f"{name} = EXCLUDED.{name}" for name in columns if name != "id")
 
 
-def _settle_sql(guard: str, lock: str) -> str:
+@cache
+def _settle_sql(*, reaping: bool, notify: bool) -> str:
     """All verdicts in one statement, found by primary key and token alone.
 
     With `AND status = 'claimed'` the planner would walk the partial index of claimed rows with all its dead entries.
     Rows are locked in the order of their ids, so that two settlements, or one and a bulk act, cannot deadlock.
     """
+    guard = "AND j.lease_expires_at <= statement_timestamp()" if reaping else ""
+    lock = "FOR UPDATE OF j SKIP LOCKED" if reaping else "FOR UPDATE OF j"
+    wake = f""", CASE
+        WHEN outcome IN ('done', 'dead', 'cancelled') THEN pg_notify('{channels.ENDED}', '')
+        WHEN delay > 0 THEN pg_notify('{channels.SCHEDULED}', '')
+        ELSE pg_notify('{channels.PENDING}', queue) END"""
     errors = f"""(CASE WHEN length(j.errors) > {MAX_ERRORS}
                        THEN substr(j.errors, strpos(j.errors, E'\\n') + 1) ELSE j.errors END || h.entry)"""
     failure = f"""
@@ -315,19 +337,16 @@ def _settle_sql(guard: str, lock: str) -> str:
                width_bucket(wait, ARRAY{list(map(float, BUCKETS))}::float8[]),
                width_bucket(run, ARRAY{list(map(float, BUCKETS))}::float8[]),
                count(*) FILTER (WHERE outcome = 'done'),
-               count(*) FILTER (WHERE entry <> ''),
+               count(*) FILTER (WHERE entry <> '' AND outcome <> 'cancelled'),
                count(*) FILTER (WHERE outcome = 'dead'),
                count(*) FILTER (WHERE outcome = 'cancelled'),
                sum(wait), sum(run)
         FROM held WHERE outcome NOT IN ('snoozed', 'released')
         GROUP BY 2, 3, 4, 5
     )
-    SELECT id, outcome, attempts FROM held
+    SELECT id, outcome, attempts {wake if notify else ""} FROM held
     """
 
-
-_SETTLE = _settle_sql(guard="", lock="FOR UPDATE OF j")
-_REAP = _settle_sql(guard="AND j.lease_expires_at <= statement_timestamp()", lock="FOR UPDATE OF j SKIP LOCKED")
 
 _RENEW_COLUMNS = [
     ("id", "uuid"),
@@ -375,5 +394,5 @@ _PROMOTE = """
         LIMIT %s
         FOR UPDATE SKIP LOCKED
     )
-    UPDATE djqueue_job j SET status = 'pending' FROM due WHERE j.id = due.id RETURNING j.queue
+    UPDATE djqueue_job j SET status = 'pending' FROM due WHERE j.id = due.id
 """

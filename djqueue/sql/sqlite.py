@@ -25,7 +25,6 @@ class SQLite(Portable):
         return datetime.now(UTC)
 
     def now_sql(self) -> str:
-        # The time of the statement that is being written: all its instants are counted from here.
         self._clock = self.now()
         return self.later_sql(0)
 
@@ -62,9 +61,6 @@ class SQLite(Portable):
                 yield
         finally:
             connection.transaction_mode = mode
-
-    def lock_hit_sql(self, key: str, columns: Sequence[str]) -> str:
-        return f"ON CONFLICT {key} DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in columns)}"
 
     def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
         return self.now(), Job.objects.using(self.alias).in_bulk(ids)

@@ -74,7 +74,7 @@ def explain_claim(queues: list[str]) -> tuple[int, str]:
 def explain_settle() -> tuple[int, str]:
     items = [settle.ack(job) for job in djqueue.Queue("default").claim(10)]
     arrays = [[getattr(item, name) for item in items] for name, _ in postgresql._SETTLE_COLUMNS]
-    return explain(postgresql._SETTLE, arrays)
+    return explain(postgresql._settle_sql(reaping=False, notify=True), arrays)
 
 
 @pytest.mark.databases("postgresql")
@@ -235,7 +235,7 @@ def test_the_reaper_and_the_promoter_have_their_indexes(database):
     fill("djqueue_job", 20_000, status="'scheduled'", run_at="now() + interval '1 day'")
     with connections[database].cursor() as cursor:
         cursor.execute("ANALYZE djqueue_job")
-    pages, plan = explain(postgresql._PROMOTE, [100])
+    pages, plan = explain(f"{postgresql._PROMOTE} RETURNING j.queue", [100])
     assert "djqueue_job_due" in plan
     assert pages < 20
     with statements_sent() as sent:

@@ -1,0 +1,5 @@
+"""The names under which PostgreSQL tells other processes what was committed."""
+
+PENDING = "djqueue_pending"  # with the queue: jobs may be claimed there
+SCHEDULED = "djqueue_scheduled"  # a job waits for its time: the promoter may have to wake earlier
+ENDED = "djqueue_ended"  # jobs ended; without ids, waiters look for theirs
