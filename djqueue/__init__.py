@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import kv as kv
     from . import maintenance as maintenance
     from . import signals as signals
+    from .counters import aqueues as aqueues
+    from .counters import astats as astats
     from .counters import queues as queues
     from .counters import stats as stats
     from .exceptions import Cancelled as Cancelled
@@ -32,25 +35,43 @@ if TYPE_CHECKING:
     from .exceptions import UnknownTask as UnknownTask
     from .exceptions import WaitInTransaction as WaitInTransaction
     from .handle import JobHandle as JobHandle
+    from .jobs import acancel as acancel
+    from .jobs import aget_job as aget_job
+    from .jobs import arequeue as arequeue
+    from .jobs import areschedule as areschedule
+    from .jobs import await_ as await_
+    from .jobs import await_for_jobs as await_for_jobs
+    from .jobs import cancel as cancel
+    from .jobs import get_job as get_job
+    from .jobs import requeue as requeue
+    from .jobs import reschedule as reschedule
+    from .jobs import wait as wait
+    from .jobs import wait_for_jobs as wait_for_jobs
     from .lifecycle.claim import ClaimedJob as ClaimedJob
-    from .lookup import get_job as get_job
     from .queue import Queue as Queue
     from .records import JobRecord as JobRecord
     from .records import QueueStats as QueueStats
+    from .records import WaitOutcome as WaitOutcome
     from .retries import Exponential as Exponential
     from .retries import Fixed as Fixed
     from .retries import NoRetry as NoRetry
     from .states import HIGH as HIGH
     from .states import LOW as LOW
     from .states import NORMAL as NORMAL
+    from .states import CancelOutcome as CancelOutcome
     from .states import Status as Status
+    from .tasks import Call as Call
     from .tasks import Task as Task
+    from .tasks import aenqueue as aenqueue
+    from .tasks import aenqueue_many as aenqueue_many
+    from .tasks import call as call
     from .tasks import enqueue as enqueue
+    from .tasks import enqueue_many as enqueue_many
     from .tasks import task as task
 
-_MODULES = {"maintenance", "signals"}
+_MODULES = {"kv", "maintenance", "signals"}
 _NAMES = {
-    "counters": ["queues", "stats"],
+    "counters": ["aqueues", "astats", "queues", "stats"],
     "exceptions": [
         "Cancelled",
         "DjqueueError",
@@ -70,13 +91,26 @@ _NAMES = {
         "WaitInTransaction",
     ],
     "handle": ["JobHandle"],
+    "jobs": [
+        "acancel",
+        "aget_job",
+        "arequeue",
+        "areschedule",
+        "await_",
+        "await_for_jobs",
+        "cancel",
+        "get_job",
+        "requeue",
+        "reschedule",
+        "wait",
+        "wait_for_jobs",
+    ],
     "lifecycle.claim": ["ClaimedJob"],
-    "lookup": ["get_job"],
     "queue": ["Queue"],
-    "records": ["JobRecord", "QueueStats"],
+    "records": ["JobRecord", "QueueStats", "WaitOutcome"],
     "retries": ["Exponential", "Fixed", "NoRetry"],
-    "states": ["HIGH", "LOW", "NORMAL", "Status"],
-    "tasks": ["Task", "enqueue", "task"],
+    "states": ["CancelOutcome", "HIGH", "LOW", "NORMAL", "Status"],
+    "tasks": ["Call", "Task", "aenqueue", "aenqueue_many", "call", "enqueue", "enqueue_many", "task"],
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

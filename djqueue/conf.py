@@ -74,6 +74,11 @@ class Config:
     def keep_done_for(self, queue: str) -> float:
         return first(self.queue(queue).keep_done, self.keep_done)
 
+    def queues_kept_otherwise(self) -> tuple[bool, list[str]]:
+        """Whether ended jobs are kept, and the queues where the opposite holds."""
+        keep = self.keep_done > 0
+        return keep, [name for name in self.queues if (self.keep_done_for(name) > 0) != keep]
+
     def backoff_for(self, queue: str) -> Exponential:
         own = self.queue(queue)
         return Exponential(

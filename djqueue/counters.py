@@ -9,6 +9,7 @@ from .models import Throughput
 from .options import check_queue
 from .records import QueueStats
 from .sql import statements
+from .twins import twin
 
 ROLL_UP_BATCH = 5000
 _SUMS = ("done", "failed", "dead", "cancelled", "wait_sum", "run_sum")
@@ -38,6 +39,10 @@ def queues() -> list[str]:
     found.update(database.queues_in("djqueue_job", "status = 'pending'"))
     found.update(row[0] for row in database.fetch("SELECT DISTINCT queue FROM djqueue_job WHERE status <> 'pending'"))
     return sorted(found)
+
+
+astats = twin(stats)
+aqueues = twin(queues)
 
 
 def roll_up() -> int:

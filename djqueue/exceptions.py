@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 
 class DjqueueError(Exception):
@@ -40,6 +41,10 @@ class UnknownTask(DjqueueError, LookupError):
 
 class DuplicateJob(DjqueueError):
     """A job with that id is live or still kept; nothing was written and the transaction stays usable."""
+
+    def __init__(self, id: UUID, where: str = "") -> None:  # noqa: A002 - the contract's name
+        super().__init__(f"{where}a job with the id {id} is live or kept")
+        self.id = id
 
 
 class LeaseLost(DjqueueError):

@@ -5,6 +5,15 @@ from __future__ import annotations
 from .counters import roll_up
 from .lifecycle.promote import promote
 from .lifecycle.reap import reap
-from .lifecycle.sweep import sweep_dead, sweep_done
+from .lifecycle.sweep import sweep_dead, sweep_done, sweep_kv
+from .twins import twin
 
-__all__ = ["promote", "reap", "roll_up", "sweep_dead", "sweep_done"]
+areap = twin(reap)
+apromote = twin(promote)
+asweep_done = twin(sweep_done)
+asweep_dead = twin(sweep_dead)
+asweep_kv = twin(sweep_kv)
+aroll_up = twin(roll_up)
+
+__all__ = ["promote", "reap", "roll_up", "sweep_dead", "sweep_done", "sweep_kv"]
+__all__ += [f"a{name}" for name in __all__]

@@ -69,7 +69,7 @@ class CallOptions:
         if self.delay is not None:
             seconds(self.delay, "delay")
         if self.run_at is not None:
-            _check_run_at(self.run_at)
+            check_run_at(self.run_at)
             if self.delay is not None:
                 raise InvalidOption("give delay or run_at, not both")
         if self.dedup_key is not None:
@@ -123,7 +123,7 @@ def _check(options: TaskOptions | CallOptions) -> None:
         raise InvalidOption(f'dedup_until must be "claimed" or "done", not {options.dedup_until!r}')
 
 
-def _check_run_at(value: datetime) -> None:
+def check_run_at(value: datetime) -> None:
     if not isinstance(value, datetime):
         raise InvalidOption(f"run_at must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:

@@ -11,10 +11,12 @@ from .exceptions import InvalidOption
 from .lifecycle import claim as claiming
 from .lifecycle import pause as pausing
 from .lifecycle import sweep
+from .lifecycle import wait as waiting
 from .lifecycle.claim import ClaimedJob
 from .options import check_queue, job_id
 from .records import JobRecord, QueueStats
 from .sql import statements
+from .twins import twin
 
 
 class Queue:
@@ -35,6 +37,18 @@ class Queue:
     def claim(self, limit: int = 1, lease: Duration | None = None) -> list[ClaimedJob]:
         """Claim at most `limit` pending jobs, best first."""
         return claiming.claim({self.name: limit}, lease=lease)
+
+    def claim_wait(
+        self, timeout: Duration | None = None, limit: int = 1, lease: Duration | None = None
+    ) -> list[ClaimedJob]:
+        """Claim as soon as there is something; [] when the time is over."""
+        return waiting.until(lambda: self.claim(limit, lease), self.name, timeout)
+
+    async def aclaim_wait(
+        self, timeout: Duration | None = None, limit: int = 1, lease: Duration | None = None
+    ) -> list[ClaimedJob]:
+        """The async twin of `claim_wait`."""
+        return await waiting.auntil(lambda: self.claim(limit, lease), self.name, timeout)
 
     def stats(self) -> QueueStats:
         return counters.stats(self.name)
@@ -61,3 +75,10 @@ class Queue:
     @property
     def paused(self) -> bool:
         return pausing.is_paused(self.name)
+
+    aclaim = twin(claim)
+    astats = twin(stats)
+    adead_jobs = twin(dead_jobs)
+    aclear_dead = twin(clear_dead)
+    apause = twin(pause)
+    aresume = twin(resume)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from .states import Outcome, Status, Verdict
+from .states import CancelOutcome, Outcome, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +158,35 @@ class Settled:
     attempts: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """A dead job to put back; what is None stays as it was, without `run_at` it is due now."""
+
+    id: UUID
+    args: str | None = None
+    kwargs: str | None = None
+    run_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledJob:
+    """What a cancel did to one job; `record` is there when it was removed."""
+
+    id: UUID
+    outcome: CancelOutcome
+    record: JobRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOutcome:
+    """How waiting for a job ended; `record` is the job as it was last seen."""
+
+    completed: bool = False
+    timed_out: bool = False
+    not_found: bool = False
+    record: JobRecord | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Renewal:
     """The answer to a renewal of one lease; `expires_at` is None when it is lost."""
@@ -175,6 +204,12 @@ class QueueStats:
     claimed: int = 0
     done: int = 0
     dead: int = 0
+
+
+def record_of(row: Any, **changes: Any) -> JobRecord:
+    """A record from anything that has a job's fields."""
+    values = {name: getattr(row, name) for name in JobRecord.__slots__ if name not in changes and hasattr(row, name)}
+    return JobRecord(**values, **changes)
 
 
 def waited(run_at: datetime, enqueued_at: datetime, claimed_at: datetime) -> float:

@@ -52,6 +52,18 @@ class Outcome(StrEnum):
     LOST = "lost"  # the lease was gone: nothing changed
 
 
+class CancelOutcome(StrEnum):
+    """What a cancel did."""
+
+    REMOVED = "removed"  # it was waiting: it has ended as cancelled
+    REQUESTED = "requested"  # it is claimed: its holder is told, and decides
+    NOT_FOUND = "not_found"  # there is no such job, or it has ended
+
+    @property
+    def acted(self) -> bool:
+        return self is not CancelOutcome.NOT_FOUND
+
+
 class DedupUntil(StrEnum):
     """How long a dedup key is held."""
 

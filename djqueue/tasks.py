@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from . import registry
 from .conf import config
-from .exceptions import InvalidOption
+from .exceptions import InvalidOption, InvalidPayload
 from .handle import JobHandle
 from .lifecycle import enqueue as enqueueing
 from .options import CallOptions, TaskOptions, check_task_name, option_names
+from .records import NewJob
+from .twins import twin
 
 P = ParamSpec("P")
 R = TypeVar("R")
 NO_CALL_OPTIONS = CallOptions()
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of a job to be, for `enqueue_many`; `task` is None where the task is known from elsewhere."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    task: str | None = None
+    options: CallOptions = NO_CALL_OPTIONS
+
+    def using(self, **options: Any) -> Call:
+        """The same call with options of its own."""
+        return replace(self, options=_merged(self.options, options))
+
+
+def call(*args: Any, **kwargs: Any) -> Call:
+    """One item for `task.enqueue_many`."""
+    return Call(args, kwargs)
 
 
 class Task(Generic[P, R]):
@@ -44,16 +67,34 @@ class Task(Generic[P, R]):
 
     def using(self, **options: Any) -> Task[P, R]:
         """The same task with options for this enqueue: queue, priority, delay or run_at, dedup_key, …"""
-        merged = {name: getattr(self.call_options, name) for name in option_names(CallOptions)} | options
-        return Task(self.func, self.name, self.options, _options(CallOptions, merged))
+        return Task(self.func, self.name, self.options, _merged(self.call_options, options))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Create a job, in the caller's transaction."""
         return _enqueue(self.name, args, kwargs, self.call_options)
 
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """The async twin of `enqueue`."""
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
-        """The same as enqueue."""
+        """The same as `enqueue`."""
         return self.enqueue(*args, **kwargs)
+
+    async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        return await self.aenqueue(*args, **kwargs)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """One item for `djqueue.enqueue_many`."""
+        return Call(args, kwargs, self.name, self.call_options)
+
+    def enqueue_many(self, calls: Iterable[Call]) -> list[JobHandle]:
+        """Create a job for each call, all or none; handles in their order."""
+        return _enqueue_many(calls, self.name, self.call_options)
+
+    async def aenqueue_many(self, calls: Iterable[Call]) -> list[JobHandle]:
+        """The async twin of `enqueue_many`."""
+        return await sync_to_async(self.enqueue_many)(calls)
 
 
 @overload
@@ -82,14 +123,63 @@ def enqueue(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | Non
     return _enqueue(name, args, kwargs or {}, _options(CallOptions, options))
 
 
+def enqueue_many(calls: Iterable[Call]) -> list[JobHandle]:
+    """Create jobs of several tasks, all or none: `djqueue.enqueue_many([send.call(1), other.call("x")])`."""
+    return _enqueue_many(calls, None, NO_CALL_OPTIONS)
+
+
+aenqueue = twin(enqueue)
+aenqueue_many = twin(enqueue_many)
+
+
+def _enqueue_many(calls: Iterable[Call], task: str | None, base: CallOptions) -> list[JobHandle]:
+    for name in ("id", "dedup_key", "kv"):
+        if getattr(base, name) is not None:
+            raise InvalidOption(
+                f"{name} cannot be the same for many jobs: give it to single calls, with call().using()"
+            )
+
+    def prepare_all() -> Iterator[NewJob]:
+        for position, item in enumerate(calls):
+            try:
+                yield _prepare_call(item, task, base)
+            except (InvalidPayload, InvalidOption) as error:
+                raise type(error)(f"item {position}: {error}") from error
+
+    if base.on_commit is False:
+        inserted = enqueueing.enqueue_many(prepare_all, again=isinstance(calls, Sequence))
+        return [JobHandle(row.id, row.created) for row in inserted]
+    prepared = list(prepare_all())
+    _on_commit(base, functools.partial(enqueueing.enqueue_many, lambda: prepared, again=True))
+    return [JobHandle(job.id, None) for job in prepared]
+
+
+def _prepare_call(item: Call, task: str | None, base: CallOptions) -> NewJob:
+    if not isinstance(item, Call):
+        raise InvalidOption(f"must be made by djqueue.call() or task.call(), not {type(item).__name__}")
+    name = item.task or task
+    if name is None:
+        raise InvalidOption("names no task: make it by task.call()")
+    if task is not None and name != task:
+        raise InvalidOption(f"is a call of {name}; use djqueue.enqueue_many for several tasks")
+    if item.options.kv is not None or item.options.on_commit is not False:
+        raise InvalidOption("kv and on_commit are not for the items of a batch")
+    options = base if item.options is NO_CALL_OPTIONS else _merged(base, _given(item.options))
+    return enqueueing.prepare(name, item.args, item.kwargs, options).job
+
+
 def _enqueue(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: CallOptions) -> JobHandle:
     prepared = enqueueing.prepare(name, args, kwargs, call)
     if call.on_commit is False:
         inserted = enqueueing.enqueue(prepared)
         return JobHandle(inserted.id, inserted.created)
-    alias = config().database if call.on_commit is True else call.on_commit
-    transaction.on_commit(functools.partial(enqueueing.enqueue, prepared), using=alias)
+    _on_commit(call, functools.partial(enqueueing.enqueue, prepared))
     return JobHandle(prepared.job.id, None)
+
+
+def _on_commit(options: CallOptions, work: Callable[[], object]) -> None:
+    alias = config().database if options.on_commit is True else options.on_commit
+    transaction.on_commit(work, using=alias or None)
 
 
 O = TypeVar("O", TaskOptions, CallOptions)  # noqa: E741
@@ -101,3 +191,12 @@ def _options(kind: type[O], given: Mapping[str, Any]) -> O:
         if name not in known:
             raise InvalidOption(f"unknown option {name!r}; known are {', '.join(known)}")
     return kind(**given)
+
+
+def _given(options: CallOptions) -> dict[str, Any]:
+    """The options that are set."""
+    return {name: value for name in option_names(CallOptions) if (value := getattr(options, name)) is not None}
+
+
+def _merged(base: CallOptions, more: Mapping[str, Any]) -> CallOptions:
+    return _options(CallOptions, _given(base) | dict(more))

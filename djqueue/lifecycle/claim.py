@@ -18,8 +18,9 @@ from djqueue.identity import identity
 from djqueue.payload import decode
 from djqueue.records import ClaimedRow, ClaimRequest, waited
 from djqueue.sql import statements
+from djqueue.twins import twin
 
-from . import lease, settle
+from . import announce, lease, settle
 
 
 @dataclass
@@ -72,23 +73,23 @@ class ClaimedJob:
 
     def ack(self, result: Any = None) -> None:
         """It succeeded. Raises LeaseLost, and changes nothing, when the job is no longer ours; so do all the others."""
-        settle.settle_one(settle.ack(self, result))
+        settle.settle_one(self, settle.ack(self, result))
 
     def nack(self, error: BaseException | str, *, delay: Duration | None = None) -> None:
         """This attempt failed: retry by the policy (or after `delay`), or die when no attempt is left."""
-        settle.settle_one(settle.nack(self, error, delay=delay))
+        settle.settle_one(self, settle.nack(self, error, delay=delay))
 
     def dead_letter(self, reason: BaseException | str) -> None:
         """It can never succeed: into the dead letters, whatever attempts are left."""
-        settle.settle_one(settle.dead_letter(self, reason))
+        settle.settle_one(self, settle.dead_letter(self, reason))
 
     def snooze(self, delay: Duration) -> None:
         """Come back later; the attempt is not spent."""
-        settle.settle_one(settle.snooze(self, delay))
+        settle.settle_one(self, settle.snooze(self, delay))
 
     def release(self) -> None:
         """Give it back at once; the attempt is not spent."""
-        settle.settle_one(settle.release(self))
+        settle.settle_one(self, settle.release(self))
 
     def renew(self, seconds: Duration | None = None) -> None:
         """Extend the lease, counted from now."""
@@ -97,6 +98,14 @@ class ClaimedJob:
     def progress(self, done: float, total: float, message: str = "") -> None:
         """Tell how far it is."""
         lease.progress(self, done, total, message)
+
+    aack = twin(ack)
+    anack = twin(nack)
+    adead_letter = twin(dead_letter)
+    asnooze = twin(snooze)
+    arelease = twin(release)
+    arenew = twin(renew)
+    aprogress = twin(progress)
 
 
 def claim(
@@ -125,7 +134,10 @@ def claim(
         worker=worker or identity(),
         started=started,
     )
-    return [_claimed_job(row, request) for row in statements().claim(request)]
+    claimed = [_claimed_job(row, request) for row in statements().claim(request)]
+    if started:
+        announce.started(claimed)
+    return claimed
 
 
 def _claimed_job(row: ClaimedRow, request: ClaimRequest) -> ClaimedJob:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from djqueue import payload, registry, retries
+from django.db import DatabaseError
+
+from djqueue import payload, registry, retries, signals
 from djqueue.conf import MAX_KV_VALUE_SIZE, config, first
 from djqueue.durations import seconds
-from djqueue.exceptions import InvalidOption, InvalidPayload, KvValueTooLarge
-from djqueue.options import CallOptions, check_task_name
+from djqueue.exceptions import DuplicateJob, InvalidOption, InvalidPayload, KvValueTooLarge
+from djqueue.options import MAX_NAME, CallOptions, check_task_name
 from djqueue.records import Inserted, NewJob
-from djqueue.sql import statements
+from djqueue.sql import Statements, statements
 from djqueue.states import DedupUntil
 from djqueue.uuid7 import uuid7
 
+from . import announce
+
 DEFAULT_QUEUE = "default"
+BATCH = 1000  # rows per INSERT: cheap round trips, within every database's limit of parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ def prepare(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: Cal
     settings = config()
     queue = first(call.queue, options.queue, DEFAULT_QUEUE)
     own = settings.queue(queue)
-    encoded = _encode_arguments(task, args, kwargs, call.headers or {})
+    encoded = encode_arguments(task, args, kwargs, call.headers or {})
     return Prepared(
         NewJob(
             id=uuid7() if call.id is None else _uuid(call.id),
@@ -62,14 +68,73 @@ def prepare(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: Cal
 
 def enqueue(prepared: Prepared) -> Inserted:
     """Insert one job."""
-    return statements().insert([prepared.job], prepared.kv)[0]
+    inserted = statements().insert([prepared.job], prepared.kv)
+    announce.enqueued([prepared.job], inserted)
+    return inserted[0]
+
+
+def enqueue_many(make: Callable[[], Iterable[NewJob]], *, again: bool) -> list[Inserted]:
+    """Insert jobs as they are made, all or none, in the caller's transaction or in one of ours.
+
+    `again` tells whether they can be made a second time, should the database ask for that.
+    """
+    database = statements()
+    run = database.own_transaction if again else database.in_transaction
+    heard, inserted = run(lambda: _insert_all(database, make()))
+    announce.enqueued(heard, inserted)
+    return inserted
+
+
+def _insert_all(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[NewJob], list[Inserted]]:
+    """Insert batch by batch, so that memory is bounded by a batch and not by the whole.
+
+    What went in before a bad job is taken back by name: a savepoint would cost every caller.
+    """
+    inserted: list[Inserted] = []
+    heard: list[NewJob] = []
+    remaining = iter(jobs)
+    try:
+        while batch := list(islice(remaining, BATCH)):
+            inserted += _insert_batch(database, batch, len(inserted))
+            heard += batch if signals.job_queued.has_listeners() else []
+    except DatabaseError:
+        raise  # the transaction is lost, or its owner must decide
+    except Exception:
+        created = [row.id for row in inserted if row.created]
+        for start in range(0, len(created), BATCH):
+            database.discard(created[start : start + BATCH])
+        raise
+    return heard, inserted
+
+
+def _insert_batch(database: Statements, batch: Sequence[NewJob], offset: int) -> list[Inserted]:
+    """Insert one batch: equal dedup keys collapse to the first, and keys are taken in order, against deadlocks."""
+    firsts: dict[object, NewJob] = {}
+    for position, job in enumerate(batch, offset):
+        if firsts.setdefault(_place(job), job) is not job and job.dedup_key is None:
+            raise DuplicateJob(job.id, f"item {position}: ")
+    ordered = sorted(firsts.values(), key=lambda job: (job.queue, job.dedup_key or ""))
+    try:
+        rows = dict(zip([job.id for job in ordered], database.insert(ordered, {}), strict=True))
+    except DuplicateJob as error:
+        position = offset + [job.id for job in batch].index(error.id)
+        raise DuplicateJob(error.id, f"item {position}: ") from None
+    inserted = []
+    for job in batch:
+        first_job = firsts[_place(job)]
+        row = rows[first_job.id]
+        inserted.append(row if first_job is job else replace(row, created=False))
+    return inserted
+
+
+def _place(job: NewJob) -> object:
+    """What only one job of a batch can have."""
+    return job.id if job.dedup_key is None else (job.queue, job.dedup_key)
 
 
 def encode_kv(key: str, value: Any) -> str:
     """Encode a kv value, so that equal values are equal texts."""
-    if not isinstance(key, str) or not 0 < len(key) <= 255:
-        raise InvalidOption(f"a kv key must be a string of 1 to 255 characters, not {key!r}")
-    payload.encode(key, "a kv key")
+    check_kv_key(key)
     text = payload.canonical(value, f"kv[{key!r}]")
     size = len(text.encode())
     if size > MAX_KV_VALUE_SIZE:
@@ -77,11 +142,17 @@ def encode_kv(key: str, value: Any) -> str:
     return text
 
 
+def check_kv_key(key: str) -> None:
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_NAME:
+        raise InvalidOption(f"a kv key must be a string of 1 to {MAX_NAME} characters, not {key!r:.80}")
+    payload.encode(key, "a kv key")
+
+
 def _uuid(value: UUID | str) -> UUID:
     return value if isinstance(value, UUID) else UUID(value)
 
 
-def _encode_arguments(
+def encode_arguments(
     task: str, args: Sequence[Any], kwargs: Mapping[str, Any], headers: Mapping[str, Any]
 ) -> dict[str, str]:
     try:

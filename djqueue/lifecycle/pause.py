@@ -33,5 +33,7 @@ def _set(queue: str, *, paused: bool) -> None:
         if not states.filter(queue=queue).update(**fields):
             states.bulk_create([QueueState(queue=queue)], ignore_conflicts=True)
             states.filter(queue=queue).update(**fields)
+        if not paused:
+            database.wake(queue)
 
     database.own_transaction(write)

@@ -9,6 +9,7 @@ from djqueue.records import Settlement, waited
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status, Verdict
 
+from . import announce
 from .failure import Failure
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ def reap() -> int:
         if not rows:
             return reaped
         last = rows[-1].id
-        settled = database.settle([_settlement(row, now) for row in rows], reaping=True)
-        reaped += sum(item.outcome != Outcome.LOST for item in settled)
+        items = [_settlement(row, now) for row in rows]
+        for row, item, answer in zip(rows, items, database.settle(items, reaping=True), strict=True):
+            reaped += answer.outcome != Outcome.LOST
+            announce.reaped(row, item, answer)
 
 
 def _settlement(row: Job, now: datetime) -> Settlement:

@@ -14,6 +14,7 @@ from djqueue.retries import NoRetry, RetryPolicy
 from djqueue.sql import statements
 from djqueue.states import Outcome, Verdict
 
+from . import announce
 from .failure import Failure, describe
 
 if TYPE_CHECKING:
@@ -57,11 +58,12 @@ def retry_policy(job: ClaimedJob) -> RetryPolicy:
     return registry.options(job.task).retry or config().backoff_for(job.queue)
 
 
-def settle_one(settlement: Settlement) -> Settled:
-    """Settle a job; raises LeaseLost when it is no longer ours."""
+def settle_one(job: ClaimedJob, settlement: Settlement) -> Settled:
+    """Settle a job and announce it; raises LeaseLost when it is no longer ours."""
     [settled] = statements().settle([settlement])
     if settled.outcome == Outcome.LOST:
         raise LeaseLost(f"job {settlement.id} is no longer ours; {settlement.verdict} changed nothing")
+    announce.settled(job, settlement, settled)
     return settled
 
 

@@ -43,6 +43,16 @@ def sweep_dead(older_than: Duration | None = None) -> int:
     return delete_in_batches(rows.order_by("failed_at"))
 
 
+def sweep_kv() -> int:
+    """Delete kv entries that have expired."""
+    from djqueue.models import KV
+
+    database = statements()
+    return delete_in_batches(
+        KV.objects.using(database.alias).filter(expires_at__lte=database.now()).order_by("expires_at")
+    )
+
+
 def clear_dead(queue: str) -> int:
     """Delete every dead job of a queue."""
     from djqueue.models import DeadJob

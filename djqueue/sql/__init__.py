@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
 
-if TYPE_CHECKING:
-    from .base import Statements
+from .base import Statements as Statements
 
 
 def statements(alias: str | None = None) -> Statements:
     """The statements for the queue's database, on this thread's connection."""
-    connection = connections[alias or config().database]
+    return statements_on(connections[alias or config().database])
+
+
+def statements_on(connection: BaseDatabaseWrapper) -> Statements:
+    """The statements for a connection's kind of database."""
     # Imported late: they need the models, and tasks may be declared before those are loaded.
     if connection.vendor == "postgresql":
         from .postgresql import PostgreSQL

@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from djqueue.conf import config
 from djqueue.fields import lines, read, words
 from djqueue.records import (
+    CancelledJob,
     ClaimedRow,
     ClaimRequest,
     Inserted,
@@ -24,6 +25,7 @@ from djqueue.records import (
     NewJob,
     Renew,
     Renewal,
+    Requeue,
     Settled,
     Settlement,
 )
@@ -38,6 +40,9 @@ KEPT = (
     "schedule slot"
 ).split()
 
+# What a requeued job keeps of its former life.
+REVIVED = "id task queue priority headers max_attempts enqueued_at retry timeout lease schedule".split()
+
 RETURNED_BY_INSERT = "id, queue, dedup_key, status, run_at, enqueued_at"
 
 # What a claim brings back, in the order of ClaimedRow.
@@ -48,9 +53,6 @@ CLAIMED = (
 
 # An errors column past this length loses its oldest entry for each new one.
 MAX_ERRORS = 256 * 1024
-
-# Rows per INSERT: enough to make the round trip cheap, few enough for every parameter limit.
-INSERT_ROWS = 1000
 
 # How often a job that was claimed but never started gets its attempt back from the reaper.
 MAX_RETURNS = 3
@@ -116,6 +118,21 @@ class Statements(ABC):
         """Make due jobs pending; gives the queue of each."""
 
     @abstractmethod
+    def cancel(self, ids: Sequence[UUID], keep: bool, otherwise: Sequence[str]) -> list[CancelledJob]:
+        """Remove waiting jobs and flag claimed ones; `otherwise` are the queues that are not kept like the others."""
+
+    @abstractmethod
+    def requeue(self, requeues: Sequence[Requeue]) -> list[JobRecord]:
+        """Make dead jobs wait again; gives those that were dead."""
+
+    @abstractmethod
+    def reschedule(self, ids: Sequence[UUID], run_at: datetime | None, priority: int | None) -> list[UUID]:
+        """Change the time or the priority of waiting jobs; gives those that were waiting."""
+
+    def wake(self, queue: str) -> None:  # noqa: B027 - nothing to do where nothing listens
+        """Tell other processes, at the commit, that jobs of the queue may be claimed; where there is a way to."""
+
+    @abstractmethod
     def is_conflict(self, error: OperationalError) -> bool:
         """Whether the database asks us to run the transaction again."""
 
@@ -125,17 +142,30 @@ class Statements(ABC):
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """Read a job from whatever table it is in."""
-        rows = self.fetch(_GET_SQL, [self.adapt(job_id)] * 3)
-        return self.record(rows[0]) if rows else None
+        return self.get_many([job_id]).get(job_id)
+
+    def get_many(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:
+        """Read jobs from whatever tables they are in, with one statement; each part is a look-up by primary key."""
+        where = f"WHERE id IN ({holders(ids)})"
+        sql = " UNION ALL ".join(f"{select} {where}" for select in _SELECTS)
+        found = [self.record(row) for row in self.fetch(sql, [self.adapt(i) for i in ids] * len(_SELECTS))]
+        # A job that came back from the dead, and whose history was not taken along, is what its live row says.
+        return {record.id: record for record in reversed(found)}
 
     def dead_jobs(self, queue: str, after: UUID | None, limit: int) -> list[JobRecord]:
         """Dead jobs along djqueue_dead_queue."""
-        sql = f"{_select_record('djqueue_deadjob', **_NOT_IN_DEAD)} WHERE queue = %s"
+        sql = f"{select_record('djqueue_deadjob', **NOT_IN_DEAD)} WHERE queue = %s"
         params: list[Any] = [queue]
         if after is not None:
             sql += " AND id > %s"
             params.append(self.adapt(after))
         return [self.record(row) for row in self.fetch(f"{sql} ORDER BY id LIMIT %s", [*params, limit])]
+
+    def claimable_queues(self) -> list[str]:
+        """The queues that have pending jobs and are not paused."""
+        pending = self.queues_in("djqueue_job", "status = 'pending'")
+        paused = {row[0] for row in self.fetch("SELECT queue FROM djqueue_queuestate WHERE paused")} if pending else ()
+        return [queue for queue in pending if queue not in paused]
 
     def queues_in(self, table: str, condition: str = "true") -> list[str]:
         """The distinct queues of a table, hopping along an index that leads with the queue."""
@@ -151,8 +181,8 @@ class Statements(ABC):
         return [row[0] for row in rows]
 
     def record(self, row: Sequence[Any]) -> JobRecord:
-        """Build a record from a row of _GET_SQL."""
-        values = dict(zip(_RECORD_COLUMNS, row, strict=True))
+        """Build a record from a row of RECORD_COLUMNS."""
+        values = dict(zip(RECORD_COLUMNS, row, strict=True))
         for name in ("args", "kwargs", "headers", "result", "progress"):
             values[name] = read(values[name])
         for name in _INSTANTS:
@@ -225,15 +255,15 @@ class Statements(ABC):
         raise AssertionError("unreachable")
 
     def own_transaction(self, work: Callable[[], T]) -> T:
-        """Run several statements as one transaction of ours, or as part of the caller's."""
+        """Run several statements as one transaction of ours, again while it conflicts, or as part of the caller's."""
+        return self.own(lambda: self.in_transaction(work))
+
+    def in_transaction(self, work: Callable[[], T]) -> T:
+        """Run several statements as one transaction of ours, once, or as part of the caller's."""
         if self.in_caller_transaction():
             return work()
-
-        def whole() -> T:
-            with self.begin():
-                return work()
-
-        return self.own(whole)
+        with self.begin():
+            return work()
 
     @contextmanager
     def begin(self) -> Iterator[None]:
@@ -247,29 +277,25 @@ def holders(values: Sequence[Any]) -> str:
     return ", ".join(["%s"] * len(values))
 
 
-_RECORD_COLUMNS = (
+RECORD_COLUMNS = (
     "id task queue status args kwargs headers priority attempts max_attempts run_at enqueued_at started_at "
     "last_attempted_at claimed_at lease_expires_at completed_at failed_at last_error errors result progress "
     "cancel_requested dedup_key worker_ids schedule slot"
 ).split()
-_INSTANTS = [name for name in _RECORD_COLUMNS if name.endswith("_at") or name == "slot"]
+_INSTANTS = [name for name in RECORD_COLUMNS if name.endswith("_at") or name == "slot"]
 
 
-_NOT_IN_JOB = {"completed_at": "NULL", "result": "NULL"}
-_NOT_IN_DONE = {"lease_expires_at": "NULL"}
-_NOT_IN_DEAD = {"status": "'dead'", "lease_expires_at": "NULL", "completed_at": "NULL", "result": "NULL"}
+NOT_IN_JOB = {"completed_at": "NULL", "result": "NULL"}
+NOT_IN_DONE = {"lease_expires_at": "NULL"}
+NOT_IN_DEAD = {"status": "'dead'", "lease_expires_at": "NULL", "completed_at": "NULL", "result": "NULL"}
 
 
-def _select_record(table: str, **absent: str) -> str:
-    return f"SELECT {', '.join(absent.get(name, name) for name in _RECORD_COLUMNS)} FROM {table}"
+def select_record(table: str, **absent: str) -> str:
+    return f"SELECT {', '.join(absent.get(name, name) for name in RECORD_COLUMNS)} FROM {table}"
 
 
-# A job that came back from the dead is found live first; each part is a look-up by primary key.
-_GET_SQL = " UNION ALL ".join(
-    f"{select} WHERE id = %s"
-    for select in (
-        _select_record("djqueue_job", **_NOT_IN_JOB),
-        _select_record("djqueue_donejob", **_NOT_IN_DONE),
-        _select_record("djqueue_deadjob", **_NOT_IN_DEAD),
-    )
+_SELECTS = (
+    select_record("djqueue_job", **NOT_IN_JOB),
+    select_record("djqueue_donejob", **NOT_IN_DONE),
+    select_record("djqueue_deadjob", **NOT_IN_DEAD),
 )

@@ -15,10 +15,21 @@ from django.db import IntegrityError
 from djqueue.exceptions import DuplicateJob
 from djqueue.models import DeadJob, DoneJob, Job, Throughput
 from djqueue.payload import decode
-from djqueue.records import Inserted, NewJob, Renew, Renewal, Settled, Settlement
-from djqueue.states import Outcome, Status, Verdict
+from djqueue.records import (
+    CancelledJob,
+    Inserted,
+    JobRecord,
+    NewJob,
+    Renew,
+    Renewal,
+    Requeue,
+    Settled,
+    Settlement,
+    record_of,
+)
+from djqueue.states import CancelOutcome, Outcome, Status, Verdict
 
-from .base import BUCKETS, KEPT, MAX_ERRORS, MAX_RETURNS, RETURNED_BY_INSERT, Statements, holders
+from .base import BUCKETS, KEPT, MAX_ERRORS, MAX_RETURNS, RETURNED_BY_INSERT, REVIVED, Statements, holders
 
 _RETURNED = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
 _RETURNED_FIELDS = (
@@ -85,7 +96,7 @@ class Portable(Statements):
             for table in ("djqueue_job", "djqueue_donejob", "djqueue_deadjob")
         )
         for row in self.fetch(sql, [self.adapt(i) for i in ids] * 3):
-            raise DuplicateJob(f"a job with the id {self.uuid(row[0])} is live or kept")
+            raise DuplicateJob(self.uuid(row[0]))
 
     def _write_kv(self, kv: Mapping[str, str]) -> None:
         key = self.connection.ops.quote_name("key")
@@ -143,6 +154,60 @@ class Portable(Statements):
             [field.get_db_prep_save(getattr(row, field.attname), self.connection) for row in rows for field in fields],
         )
 
+    # Steer
+
+    def cancel(self, ids: Sequence[UUID], keep: bool, otherwise: Sequence[str]) -> list[CancelledJob]:
+        return self.own_transaction(lambda: self._cancel(ids, keep, otherwise))
+
+    def _cancel(self, ids: Sequence[UUID], keep: bool, otherwise: Sequence[str]) -> list[CancelledJob]:
+        now, rows = self.lock_jobs(ids, skip_locked=False)
+        claimed = [row for row in rows.values() if row.status == Status.CLAIMED.value]
+        gone = [row for row in rows.values() if row.status != Status.CLAIMED.value]
+        jobs = Job.objects.using(self.alias)
+        if claimed:
+            jobs.filter(pk__in=[row.pk for row in claimed]).update(cancel_requested=True)
+        cancelled = [CancelledJob(row.pk, CancelOutcome.REQUESTED) for row in claimed]
+        if gone:
+            jobs.filter(pk__in=[row.pk for row in gone])._raw_delete(self.alias)
+            ended = [DoneJob(**_kept(row), status=Status.CANCELLED.value, completed_at=now) for row in gone]
+            self._replace([row for row in ended if (row.queue in otherwise) != keep])
+            counts = Counts(now)
+            for row in gone:
+                counts.cell(row.queue, row.task).cancelled += 1
+            Throughput.objects.using(self.alias).bulk_create(counts.cells.values())
+            cancelled += [CancelledJob(row.pk, CancelOutcome.REMOVED, record_of(row)) for row in ended]
+        return cancelled
+
+    def requeue(self, requeues: Sequence[Requeue]) -> list[JobRecord]:
+        return self.own_transaction(lambda: self._requeue({item.id: item for item in requeues}))
+
+    def _requeue(self, requeues: Mapping[UUID, Requeue]) -> list[JobRecord]:
+        dead_jobs = DeadJob.objects.using(self.alias)
+        live_jobs = Job.objects.using(self.alias)
+        dead = list(dead_jobs.select_for_update().filter(pk__in=list(requeues)).order_by("pk"))
+        live = set(live_jobs.filter(pk__in=[row.pk for row in dead]).values_list("pk", flat=True))
+        dead = [row for row in dead if row.pk not in live]
+        if not dead:
+            return []
+        now = self.now()
+        jobs = [_revived(row, requeues[row.pk], now) for row in dead]
+        live_jobs.bulk_create(jobs)
+        dead_jobs.filter(pk__in=[row.pk for row in dead])._raw_delete(self.alias)
+        return [record_of(job) for job in jobs]
+
+    def reschedule(self, ids: Sequence[UUID], run_at: datetime | None, priority: int | None) -> list[UUID]:
+        return self.own_transaction(lambda: self._reschedule(ids, run_at, priority))
+
+    def _reschedule(self, ids: Sequence[UUID], run_at: datetime | None, priority: int | None) -> list[UUID]:
+        now, rows = self.lock_jobs(ids, skip_locked=False)
+        waiting = [row for row in rows.values() if row.status != Status.CLAIMED.value]
+        for row in waiting:
+            row.priority = row.priority if priority is None else priority
+            row.run_at = run_at or row.run_at
+            row.status = _waiting_status(row.run_at, now)
+        Job.objects.using(self.alias).bulk_update(waiting, ["priority", "run_at", "status"])
+        return [row.pk for row in waiting]
+
     # Lease
 
     def renew(self, renewals: Sequence[Renew], *, wait: bool) -> list[Renewal | None]:
@@ -190,15 +255,18 @@ class Counts:
         self.minute = now.replace(second=0, microsecond=0)
         self.cells: dict[tuple[Any, ...], Throughput] = {}
 
+    def cell(self, queue: str, task: str, wait_bucket: int = 0, run_bucket: int = 0) -> Throughput:
+        key = (queue, task, wait_bucket, run_bucket)
+        if key not in self.cells:
+            self.cells[key] = Throughput(
+                minute=self.minute, queue=queue, task=task, wait_bucket=wait_bucket, run_bucket=run_bucket
+            )
+        return self.cells[key]
+
     def add(self, row: Job, item: Settlement, outcome: Outcome) -> None:
         if outcome in (Outcome.SNOOZED, Outcome.RELEASED):
             return
-        key = row.queue, row.task, bisect_right(BUCKETS, item.wait), bisect_right(BUCKETS, item.run)
-        cell = self.cells.get(key)
-        if cell is None:
-            cell = self.cells[key] = Throughput(
-                minute=self.minute, queue=key[0], task=key[1], wait_bucket=key[2], run_bucket=key[3]
-            )
+        cell = self.cell(row.queue, row.task, bisect_right(BUCKETS, item.wait), bisect_right(BUCKETS, item.run))
         cell.done += outcome == Outcome.DONE
         cell.failed += bool(item.entry) and outcome != Outcome.CANCELLED
         cell.dead += outcome == Outcome.DEAD
@@ -260,6 +328,27 @@ def _record_failure(row: Job, item: Settlement, now: datetime) -> None:
     # The row's text lengths are not at hand here: the encoded form of what was read stands in for them.
     size = len(Job._meta.get_field("errors").get_prep_value(row.errors))
     row.errors = [*(row.errors[1:] if size > MAX_ERRORS else row.errors), decode(item.entry)]
+
+
+def _waiting_status(run_at: datetime, now: datetime) -> str:
+    return Status.PENDING.value if run_at <= now else Status.SCHEDULED.value
+
+
+def _marked(errors: Any) -> Any:
+    return [{"before_requeue": True} | error if isinstance(error, dict) else error for error in errors]
+
+
+def _revived(row: DeadJob, item: Requeue, now: datetime) -> Job:
+    """A dead job as a new one under its id: the history of its errors stays, marked."""
+    run_at = item.run_at or now
+    return Job(
+        **{name: getattr(row, name) for name in REVIVED},
+        args=row.args if item.args is None else decode(item.args),
+        kwargs=row.kwargs if item.kwargs is None else decode(item.kwargs),
+        errors=_marked(row.errors),
+        run_at=run_at,
+        status=_waiting_status(run_at, now),
+    )
 
 
 def _kept(row: Job) -> dict[str, Any]:

@@ -16,8 +16,20 @@ from django.db import OperationalError
 
 from djqueue import channels
 from djqueue.exceptions import DuplicateJob
-from djqueue.records import ClaimedRow, ClaimRequest, Inserted, NewJob, Renew, Renewal, Settled, Settlement
-from djqueue.states import Outcome
+from djqueue.records import (
+    CancelledJob,
+    ClaimedRow,
+    ClaimRequest,
+    Inserted,
+    JobRecord,
+    NewJob,
+    Renew,
+    Renewal,
+    Requeue,
+    Settled,
+    Settlement,
+)
+from djqueue.states import CancelOutcome, Outcome
 
 from .base import (
     BUCKETS,
@@ -25,7 +37,10 @@ from .base import (
     KEPT,
     MAX_ERRORS,
     MAX_RETURNS,
+    NOT_IN_JOB,
+    RECORD_COLUMNS,
     RETURNED_BY_INSERT,
+    REVIVED,
     Statements,
 )
 
@@ -73,7 +88,7 @@ class PostgreSQL(Statements):
             taken = self._taken([job.id for job in missing if job.id not in hits])
             if taken:
                 self.discard([done.id for done in found.values() if done.created])
-                raise DuplicateJob(f"a job with the id {taken[0]} is live or kept")
+                raise DuplicateJob(taken[0])
             # A key that was released meanwhile leaves its job to be inserted in another turn.
             found |= hits
             found |= self._insert([job for job in missing if job.id not in hits], kv, _SKIP_TAKEN)
@@ -114,6 +129,28 @@ class PostgreSQL(Statements):
         rows = self.own(lambda: self.fetch(_RENEW if wait else _RENEW_SKIPPING, arrays))
         found = {row[0]: Renewal(*row[1:]) if row[1] else None for row in rows}
         return [found.get(item.id, Renewal(None)) for item in renewals]
+
+    def cancel(self, ids: Sequence[UUID], keep: bool, otherwise: Sequence[str]) -> list[CancelledJob]:
+        rows = self.own(lambda: self.fetch(_cancel_sql(self.notify), [list(ids), list(otherwise), keep]))
+        return [
+            CancelledJob(row[0], CancelOutcome.REMOVED, self.record(row[2 : 2 + len(RECORD_COLUMNS)]))
+            if row[1]
+            else CancelledJob(row[0], CancelOutcome.REQUESTED)
+            for row in rows
+        ]
+
+    def requeue(self, requeues: Sequence[Requeue]) -> list[JobRecord]:
+        arrays = [[getattr(item, name) for item in requeues] for name, _ in _REQUEUE_COLUMNS]
+        rows = self.own(lambda: self.fetch(f"{_REQUEUE} {_WAKE_FOR_NEW if self.notify else ''}", arrays))
+        return [self.record(row[: len(RECORD_COLUMNS)]) for row in rows]
+
+    def reschedule(self, ids: Sequence[UUID], run_at: datetime | None, priority: int | None) -> list[UUID]:
+        sql = f"{_RESCHEDULE} {_WAKE_FOR_WAITING if self.notify else ''}"
+        return [row[0] for row in self.own(lambda: self.fetch(sql, [list(ids), priority, run_at, run_at]))]
+
+    def wake(self, queue: str) -> None:
+        if self.notify:
+            self.fetch("SELECT pg_notify(%s, %s)", [channels.PENDING, queue])
 
     def promote(self, limit: int) -> list[str]:
         sql = f"{_PROMOTE} RETURNING j.queue {_WAKE_FOR_PENDING if self.notify else ''}"
@@ -159,9 +196,12 @@ _INSERT = f"""
 # Notifications belong to the statement that makes them true, and come with its commit or not at all. They stand in what
 # it returns: a CTE that nothing refers to would not run.
 _WAKE_FOR_PENDING = f", pg_notify('{channels.PENDING}', j.queue)"
-_WAKE_FOR_NEW = f""", CASE WHEN j.xmax <> 0 THEN NULL
-    WHEN j.status = 'pending' THEN pg_notify('{channels.PENDING}', j.queue)
-    ELSE pg_notify('{channels.SCHEDULED}', '') END"""
+_WAKE_FOR_WAITING = f""", CASE j.status
+    WHEN 'pending' THEN pg_notify('{channels.PENDING}', j.queue) ELSE pg_notify('{channels.SCHEDULED}', '') END"""
+# A dedup hit is no news: only an updated row has an xmax.
+_WAKE_FOR_NEW = (
+    _WAKE_FOR_WAITING.replace("CASE j.status", "CASE WHEN j.xmax <> 0 THEN NULL ELSE CASE j.status") + " END"
+)
 
 # Writing the key to itself locks the job that holds it until the caller's transaction ends.
 _LOCK_HIT = "ON CONFLICT (queue, dedup_key) WHERE dedup_key IS NOT NULL DO UPDATE SET dedup_key = EXCLUDED.dedup_key"
@@ -395,4 +435,65 @@ _PROMOTE = """
         FOR UPDATE SKIP LOCKED
     )
     UPDATE djqueue_job j SET status = 'pending' FROM due WHERE j.id = due.id
+"""
+
+
+@cache
+def _cancel_sql(notify: bool) -> str:
+    """The row is locked before its state is looked at: a claim that is being committed is waited for."""
+    kept = ", ".join(KEPT)
+    absent = {"status": "'cancelled'", "lease_expires_at": "NULL", "completed_at": "statement_timestamp()"}
+    record = ", ".join(absent.get(name, "NULL" if name == "result" else f"g.{name}") for name in RECORD_COLUMNS)
+    wake = f", CASE WHEN g.id IS NOT NULL THEN pg_notify('{channels.ENDED}', '') END"
+    return f"""
+    WITH locked AS MATERIALIZED (
+        SELECT id, status FROM djqueue_job WHERE id = ANY(%s::uuid[]) ORDER BY id FOR UPDATE
+    ), asked AS (
+        UPDATE djqueue_job j SET cancel_requested = true FROM locked l WHERE j.id = l.id AND l.status = 'claimed'
+    ), gone AS (
+        DELETE FROM djqueue_job j USING locked l WHERE j.id = l.id AND l.status <> 'claimed'
+        RETURNING {", ".join(f"j.{name}" for name in KEPT)}
+    ), kept AS (
+        INSERT INTO djqueue_donejob ({kept}, status, completed_at)
+        SELECT {kept}, 'cancelled', statement_timestamp() FROM gone WHERE (queue = ANY(%s::text[])) <> %s::bool
+        ON CONFLICT (id) DO UPDATE SET {_upsert([*KEPT, "status", "completed_at"])}, result = NULL
+    ), counted AS (
+        INSERT INTO djqueue_throughput (minute, queue, task, wait_bucket, run_bucket, cancelled)
+        SELECT date_trunc('minute', statement_timestamp()), queue, task, 0, 0, count(*) FROM gone GROUP BY queue, task
+    )
+    SELECT l.id, g.id IS NOT NULL, {record} {wake if notify else ""} FROM locked l LEFT JOIN gone g ON g.id = l.id
+    """
+
+
+_REQUEUE_COLUMNS = [("id", "uuid"), ("args", "text"), ("kwargs", "text"), ("run_at", "timestamptz")]
+
+# What it returns is a record of the new row; each line of its errors is marked, once.
+_REQUEUE = f"""
+    WITH gone AS (
+        DELETE FROM djqueue_deadjob d USING {_given(_REQUEUE_COLUMNS, "g")}
+        WHERE d.id = g.id AND NOT EXISTS (SELECT FROM djqueue_job j WHERE j.id = d.id)
+        RETURNING {", ".join(f"d.{name}" for name in REVIVED)},
+            COALESCE(g.args, d.args) AS args,
+            COALESCE(g.kwargs, d.kwargs) AS kwargs,
+            regexp_replace(d.errors, '^\\{{(?!"before_requeue")', '{{"before_requeue":true,', 'gn') AS errors,
+            COALESCE(g.run_at, statement_timestamp()) AS run_at
+    )
+    INSERT INTO djqueue_job AS j ({", ".join(REVIVED)}, args, kwargs, errors, run_at, status)
+    SELECT {", ".join(REVIVED)}, args, kwargs, errors, run_at,
+           CASE WHEN run_at <= statement_timestamp() THEN 'pending' ELSE 'scheduled' END
+    FROM gone
+    RETURNING {", ".join(NOT_IN_JOB.get(name, f"j.{name}") for name in RECORD_COLUMNS)}
+"""
+
+_RESCHEDULE = """
+    WITH locked AS MATERIALIZED (
+        SELECT id FROM djqueue_job WHERE id = ANY(%s::uuid[]) AND status <> 'claimed' ORDER BY id FOR UPDATE
+    )
+    UPDATE djqueue_job j SET
+        priority = COALESCE(%s::int4, j.priority),
+        run_at = COALESCE(%s::timestamptz, j.run_at),
+        status = CASE WHEN COALESCE(%s::timestamptz, j.run_at) <= statement_timestamp()
+                      THEN 'pending' ELSE 'scheduled' END
+    FROM locked l WHERE j.id = l.id
+    RETURNING j.id
 """

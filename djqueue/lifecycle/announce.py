@@ -1,0 +1,157 @@
+"""Send the signals of a job's life and call its `on_dead`: after the commit, robustly, only if somebody listens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, transaction
+from django.dispatch import Signal
+
+from djqueue import registry, signals
+from djqueue.conf import config
+from djqueue.payload import decode
+from djqueue.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
+from djqueue.states import Outcome, Status
+
+if TYPE_CHECKING:
+    from .claim import ClaimedJob
+
+logger = logging.getLogger("djqueue")
+
+# Where a job is after each outcome, as far as its record tells.
+_STATUS = {
+    Outcome.DONE: Status.DONE,
+    Outcome.DEAD: Status.DEAD,
+    Outcome.CANCELLED: Status.CANCELLED,
+    Outcome.RETRYING: Status.SCHEDULED,
+}
+
+
+def enqueued(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> None:
+    """Announce the jobs that were created; a dedup hit is no news."""
+    if not jobs or not signals.job_queued.has_listeners():
+        return
+    created = [(job, row) for job, row in zip(jobs, inserted, strict=True) if row.created]
+    _after_commit(lambda: _send_all(signals.job_queued, (_new_record(job, row) for job, row in created)))
+
+
+def requeued(records: Sequence[JobRecord]) -> None:
+    if signals.job_queued.has_listeners():
+        _after_commit(lambda: _send_all(signals.job_queued, records))
+
+
+def started(jobs: Sequence[ClaimedJob]) -> None:
+    """Announce the beginning of an attempt."""
+    if signals.job_started.has_listeners():
+        _after_commit(lambda: _send_all(signals.job_started, map(_claimed_record, jobs)))
+
+
+def settled(job: ClaimedJob, item: Settlement, answer: Settled) -> None:
+    """Announce what became of an attempt."""
+    if answer.outcome in _STATUS and _is_heard(job.task, answer.outcome):
+        record = partial(
+            _claimed_record,
+            job,
+            status=_STATUS[answer.outcome],
+            result=None if item.result is None else decode(item.result),
+            last_error=item.error or job.last_error,
+        )
+        _after_commit(lambda: _ended(record(), item, answer))
+
+
+def reaped(row: Any, item: Settlement, answer: Settled) -> None:
+    """Announce that an attempt was taken back from a holder that is gone."""
+    if answer.outcome in _STATUS and _is_heard(row.task, answer.outcome):
+        status = Status.PENDING if answer.outcome == Outcome.RETRYING else Status.DEAD
+        record = record_of(row, status=status, last_error=item.error)
+        _after_commit(lambda: _ended(record, item, answer))
+
+
+def cancelled(records: Sequence[JobRecord]) -> None:
+    if signals.job_cancelled.has_listeners():
+        _after_commit(lambda: _send_all(signals.job_cancelled, records))
+
+
+def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
+    attempt = answer.attempts
+    if answer.outcome == Outcome.DONE:
+        _send(signals.job_completed, record, attempt, result=record.result)
+        return
+    if answer.outcome == Outcome.CANCELLED:
+        _send(signals.job_cancelled, record, attempt, error=item.error)
+        return
+    if not item.unknown:
+        _send(signals.job_failed, record, attempt, error=item.error)
+    if answer.outcome == Outcome.RETRYING:
+        _send(signals.job_retrying, record, attempt + 1, error=item.error, delay=item.delay)
+    else:
+        _send(signals.job_dead_letter, record, attempt, error=item.error)
+        _call_on_dead(record, attempt)
+
+
+def _is_heard(task: str, outcome: Outcome) -> bool:
+    listened = any(signal.has_listeners() for signal in _SIGNALS[outcome])
+    return listened or (outcome == Outcome.DEAD and registry.options(task).on_dead is not None)
+
+
+_SIGNALS: dict[Outcome, tuple[Signal, ...]] = {
+    Outcome.DONE: (signals.job_completed,),
+    Outcome.CANCELLED: (signals.job_cancelled,),
+    Outcome.RETRYING: (signals.job_failed, signals.job_retrying),
+    Outcome.DEAD: (signals.job_failed, signals.job_dead_letter),
+}
+
+
+def _send_all(signal: Signal, records: Iterable[JobRecord]) -> None:
+    for record in records:
+        _send(signal, record, record.attempts)
+
+
+def _send(signal: Signal, record: JobRecord, attempt: int, **extra: Any) -> None:
+    signal.send_robust(
+        sender=registry.find(record.task), job=record, name=record.task, id=record.id, attempt=attempt, **extra
+    )
+
+
+def _call_on_dead(record: JobRecord, attempts: int) -> None:
+    callback = registry.options(record.task).on_dead
+    if callback is not None:
+        try:
+            callback(record, attempts)
+        except Exception:
+            logger.exception("on_dead failed job=%s task=%s queue=%s", record.id, record.task, record.queue)
+
+
+def _after_commit(send: Callable[[], object]) -> None:
+    connection = connections[config().database]
+    if connection.in_atomic_block:
+        transaction.on_commit(send, using=connection.alias, robust=True)
+    else:
+        send()
+
+
+def _new_record(job: NewJob, row: Inserted) -> JobRecord:
+    return JobRecord(
+        id=row.id,
+        task=job.task,
+        queue=job.queue,
+        status=row.status,
+        args=decode(job.args),
+        kwargs=decode(job.kwargs),
+        headers=decode(job.headers),
+        priority=job.priority,
+        attempts=0,
+        max_attempts=job.max_attempts,
+        run_at=row.run_at,
+        enqueued_at=row.enqueued_at,
+        dedup_key=job.dedup_key,
+        schedule=job.schedule,
+        slot=job.slot,
+    )
+
+
+def _claimed_record(job: ClaimedJob, **changes: Any) -> JobRecord:
+    return record_of(job, **{"status": Status.CLAIMED, "attempts": job.attempt} | changes)

@@ -1,0 +1,39 @@
+"""Put dead jobs back, and change when waiting ones run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from djqueue import conf
+from djqueue.exceptions import InvalidOption
+from djqueue.options import check_run_at
+from djqueue.records import JobRecord, Requeue
+from djqueue.sql import statements
+
+from . import announce
+
+
+def requeue_many(requeues: Sequence[Requeue]) -> list[JobRecord]:
+    """Make dead jobs wait again under their ids, in one statement; gives those that were dead.
+
+    Attempts, last error, time of death, cancel request and dedup key are cleared; the errors stay, marked as older.
+    """
+    for item in requeues:
+        if item.run_at is not None:
+            check_run_at(item.run_at)
+    records = statements().requeue(requeues)
+    announce.requeued(records)
+    return records
+
+
+def reschedule_many(ids: Sequence[UUID], *, run_at: datetime | None = None, priority: int | None = None) -> list[UUID]:
+    """Change the time or the priority of waiting jobs; gives those that were waiting."""
+    if run_at is None and priority is None:
+        raise InvalidOption("give run_at, priority or both")
+    if run_at is not None:
+        check_run_at(run_at)
+    if priority is not None:
+        conf.priority(priority, "priority")
+    return statements().reschedule(ids, run_at, priority)
