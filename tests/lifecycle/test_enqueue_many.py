@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import tracemalloc
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from django.db import transaction
+
+import djqueue
+from djqueue import call
+from djqueue.lifecycle import enqueue as enqueueing
+from djqueue.models import Job
+from tests.app.tasks import add, charge, later
+from tests.factories import DeadJobFactory
+from tests.tools import in_thread, in_threads, rows, statements_sent
+
+
+def test_jobs_are_created_in_order(database):
+    handles = add.enqueue_many([call(1), call(2, b=3), call(4)])
+    assert [handle.created for handle in handles] == [True] * 3
+    jobs = djqueue.Queue("default").claim(3)
+    assert [job.id for job in jobs] == [handle.id for handle in handles]
+    assert [(job.args, job.kwargs) for job in jobs] == [([1], {}), ([2], {"b": 3}), ([4], {})]
+
+
+def test_several_tasks_in_one_batch(database):
+    handles = djqueue.enqueue_many([add.call(1), charge.call(2), later.using(priority=5).call("x")])
+    records = [handle.job() for handle in handles]
+    assert [(record.task, record.queue, record.priority) for record in records] == [
+        ("tests.app.tasks.add", "default", 1000),
+        ("shop.charge", "money", 100),
+        ("tests.app.tasks.later", "default", 5),
+    ]
+
+
+def test_items_have_options_of_their_own(database):
+    own = uuid4()
+    when = datetime(2100, 1, 1, tzinfo=UTC)
+    handles = add.using(queue="q", priority=7).enqueue_many(
+        [call(1), call(2).using(id=own, headers={"h": 1}), call(3).using(run_at=when, priority=8)]
+    )
+    records = [handle.job() for handle in handles]
+    assert [record.queue for record in records] == ["q"] * 3
+    assert [record.priority for record in records] == [7, 7, 8]
+    assert (records[1].id, records[1].headers) == (own, {"h": 1})
+    assert (records[2].status, records[2].run_at) == ("scheduled", when)
+
+
+def test_an_empty_batch_asks_nothing_of_the_database(database):
+    with statements_sent() as sent:
+        assert add.enqueue_many([]) == []
+    assert sent == []
+
+
+def test_a_batch_is_one_statement(database):
+    with statements_sent() as sent:
+        add.enqueue_many([call(n) for n in range(500)])
+    assert len(sent) == 1
+    assert rows(Job).count() == 500
+
+
+def test_equal_keys_collapse_to_one_job(database):
+    first = add.using(dedup_key="held").enqueue(0)
+    handles = add.enqueue_many(
+        [
+            call(1).using(dedup_key="k"),
+            call(2).using(dedup_key="k"),
+            call(3),
+            call(4).using(dedup_key="held"),
+            call(5).using(dedup_key="k", queue="other"),
+        ]
+    )
+    assert [handle.created for handle in handles] == [True, False, True, False, True]
+    assert handles[1].id == handles[0].id
+    assert handles[3].id == first.id
+    assert rows(Job).count() == 4
+
+
+def test_keys_collapse_across_the_parts_of_a_large_batch(database, monkeypatch):
+    monkeypatch.setattr(enqueueing, "BATCH", 3)
+    handles = add.enqueue_many([call(n).using(dedup_key=f"k{n % 2}") for n in range(10)])
+    assert len({handle.id for handle in handles}) == 2
+    assert sum(handle.created for handle in handles) == 2
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("bad", ["payload", "option", "type", "duplicate", "kept", "user"])
+def test_one_bad_item_and_nothing_is_inserted(database, monkeypatch, atomic, bad):
+    monkeypatch.setattr(enqueueing, "BATCH", 4)
+    taken = DeadJobFactory().pk
+    own = uuid4()
+
+    def items():
+        for n in range(9):
+            yield call(n).using(id=own) if n == 2 else call(n)
+        if bad == "payload":
+            yield call(object())
+        elif bad == "option":
+            yield charge.call(1)
+        elif bad == "type":
+            yield (1, 2)
+        elif bad == "duplicate":
+            yield call(9).using(id=own)
+        elif bad == "kept":
+            yield call(9).using(id=taken)
+        else:
+            raise ZeroDivisionError
+        yield call(10)
+
+    expected = {
+        "payload": (djqueue.InvalidPayload, r"item 9: tests.app.tasks.add: args\[0\] \(a\) is of type object"),
+        "option": (djqueue.InvalidOption, "item 9: is a call of shop.charge"),
+        "type": (djqueue.InvalidOption, "item 9: must be made by djqueue.call"),
+        "duplicate": (djqueue.DuplicateJob, f"item 9: a job with the id {own}"),
+        "kept": (djqueue.DuplicateJob, f"item 9: a job with the id {taken}"),
+        "user": (ZeroDivisionError, None),
+    }[bad]
+    if atomic:
+        with transaction.atomic(using=database):
+            with pytest.raises(expected[0], match=expected[1]):
+                add.enqueue_many(items())
+            after = add.enqueue(99)
+        assert [job.pk for job in rows(Job).all()] == [after.id]
+    else:
+        with pytest.raises(expected[0], match=expected[1]):
+            add.enqueue_many(items())
+        assert not rows(Job).exists()
+
+
+def test_a_batch_rolls_back_with_its_transaction(database):
+    with pytest.raises(RuntimeError), transaction.atomic(using=database):
+        add.enqueue_many([call(1), call(2)])
+        raise RuntimeError
+    assert not rows(Job).exists()
+
+
+def test_what_belongs_to_one_job_is_not_for_the_batch(database):
+    for options in ({"id": uuid4()}, {"dedup_key": "k"}, {"kv": {"a": 1}}):
+        with pytest.raises(djqueue.InvalidOption, match="cannot be the same for many jobs"):
+            add.using(**options).enqueue_many([call(1)])
+    for options in ({"kv": {"a": 1}}, {"on_commit": True}):
+        with pytest.raises(djqueue.InvalidOption, match="item 0: kv and on_commit"):
+            add.enqueue_many([call(1).using(**options)])
+    with pytest.raises(djqueue.InvalidOption, match="item 0: names no task"):
+        djqueue.enqueue_many([call(1)])
+
+
+def test_a_batch_at_the_commit(database):
+    with transaction.atomic(using=database):
+        handles = add.using(on_commit=True).enqueue_many([call(1), call(2)])
+        assert [handle.created for handle in handles] == [None, None]
+        assert not rows(Job).exists()
+    assert [handle.status() for handle in handles] == ["pending"] * 2
+
+
+def test_batches_with_shared_keys_race_without_errors(database):
+    """Keys are taken in order, so two batches cannot wait for each other in a circle."""
+
+    def work(number: int) -> int:
+        keys = [f"k{n}" for n in range(20)]
+        created = 0
+        for _ in range(5):
+            items = [call(1).using(dedup_key=key) for key in (keys if number % 2 else reversed(keys))]
+            created += sum(handle.created for handle in add.enqueue_many(items))
+        return created
+
+    assert sum(in_threads(4, work)) == 20
+
+
+@pytest.mark.databases("postgresql")
+def test_a_hundred_thousand_jobs_in_one_transaction(database):
+    with transaction.atomic(using=database):
+        handles = add.enqueue_many(call(n) for n in range(100_000))
+        assert in_thread(rows(Job).count) == 0
+    assert len({handle.id for handle in handles}) == rows(Job).count() == 100_000
+    assert [job.args for job in djqueue.Queue("default").claim(3)] == [[0], [1], [2]]
+
+
+@pytest.mark.databases("postgresql")
+def test_memory_is_bounded_by_the_batch(database):
+    """The arguments of these jobs take 100 MB together; what is held for each is its handle."""
+    tracemalloc.start()
+    add.enqueue_many(call("x" * 10_000, b=n) for n in range(10_000))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert rows(Job).count() == 10_000
+    assert peak < 60_000_000
