@@ -32,20 +32,20 @@ _STATUS = {
 
 def enqueued(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> None:
     """Announce the jobs that were created; a dedup hit is no news."""
-    if not jobs or not signals.job_queued.has_listeners():
+    if not jobs or not signals.job_queued.receivers:
         return
     created = [(job, row) for job, row in zip(jobs, inserted, strict=True) if row.created]
     _after_commit(lambda: _send_all(signals.job_queued, (_new_record(job, row) for job, row in created)))
 
 
 def requeued(records: Sequence[JobRecord]) -> None:
-    if signals.job_queued.has_listeners():
+    if signals.job_queued.receivers:
         _after_commit(lambda: _send_all(signals.job_queued, records))
 
 
 def started(jobs: Sequence[ClaimedJob]) -> None:
     """Announce the beginning of an attempt."""
-    if signals.job_started.has_listeners():
+    if signals.job_started.receivers:
         _after_commit(lambda: _send_all(signals.job_started, map(_claimed_record, jobs)))
 
 
@@ -71,7 +71,7 @@ def reaped(row: Any, item: Settlement, answer: Settled) -> None:
 
 
 def cancelled(records: Sequence[JobRecord]) -> None:
-    if signals.job_cancelled.has_listeners():
+    if signals.job_cancelled.receivers:
         _after_commit(lambda: _send_all(signals.job_cancelled, records))
 
 
@@ -93,7 +93,7 @@ def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
 
 
 def _is_heard(task: str, outcome: Outcome) -> bool:
-    listened = any(signal.has_listeners() for signal in _SIGNALS[outcome])
+    listened = any(signal.receivers for signal in _SIGNALS[outcome])
     return listened or (outcome == Outcome.DEAD and registry.options(task).on_dead is not None)
 
 

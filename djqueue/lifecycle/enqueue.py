@@ -96,7 +96,7 @@ def _insert_all(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[NewJ
     try:
         while batch := list(islice(remaining, BATCH)):
             inserted += _insert_batch(database, batch, len(inserted))
-            heard += batch if signals.job_queued.has_listeners() else []
+            heard += batch if signals.job_queued.receivers else []
     except DatabaseError:
         raise  # the transaction is lost, or its owner must decide
     except Exception:

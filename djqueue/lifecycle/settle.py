@@ -35,8 +35,9 @@ def nack(job: ClaimedJob, error: BaseException | str, *, delay: Duration | None 
     return _failed(job, Verdict.NACK, describe(error), delay=wait, final=isinstance(policy, NoRetry))
 
 
-def dead_letter(job: ClaimedJob, reason: BaseException | str) -> Settlement:
-    return _failed(job, Verdict.DEAD_LETTER, describe(reason))
+def dead_letter(job: ClaimedJob, reason: BaseException | str, *, unknown: bool = False) -> Settlement:
+    """It can never succeed; `unknown` when that is because no task has its name."""
+    return _failed(job, Verdict.DEAD_LETTER, describe(reason), unknown=unknown)
 
 
 def cancel(job: ClaimedJob) -> Settlement:
