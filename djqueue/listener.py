@@ -100,7 +100,7 @@ class Listener:
         with self.lock:
             table[key].add(who)
             if self.thread is None:
-                self.thread = threading.Thread(target=self._run, name="djqueue-listener", daemon=True)
+                self.thread = threading.Thread(target=self._run, name=f"djqueue-listener-{self.alias}", daemon=True)
                 self.thread.start()
         self.interrupt()
         try:

@@ -239,7 +239,10 @@ class Statements(ABC):
         return found
 
     def in_caller_transaction(self) -> bool:
-        return self.connection.in_atomic_block or not self.connection.get_autocommit()
+        connection = self.connection
+        if connection.connection is None:  # asking must not connect
+            return connection.in_atomic_block or not connection.settings_dict["AUTOCOMMIT"]
+        return connection.in_atomic_block or not connection.autocommit
 
     def own(self, work: Callable[[], T]) -> T:
         """Run one statement, again while it conflicts with other transactions; never inside a caller's."""

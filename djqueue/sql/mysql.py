@@ -56,6 +56,7 @@ class MySQL(Portable):
 
     @contextmanager
     def begin(self) -> Iterator[None]:
+        self.connection.ensure_connection()  # which is when the level is known
         if self.connection.isolation_level != "read committed":  # type: ignore[attr-defined]
             # For the next transaction only: REPEATABLE READ would lock gaps that enqueuers need.
             self.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")

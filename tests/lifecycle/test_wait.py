@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+from django.db import OperationalError, connections, transaction
+
+import djqueue
+from djqueue import listener as listening
+from djqueue.conf import config
+from djqueue.lifecycle import claim as claiming
+from tests.app.tasks import add
+from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, ago
+from tests.tools import claim_one, in_thread
+
+SOON = 10  # seconds within which everything here happens; how fast is told by the tests that measure
+
+
+@pytest.fixture
+def beside():
+    """Run something on another thread and connection while the test goes on."""
+    with ThreadPoolExecutor(8) as pool:
+
+        def start(work, *args):
+            def run():
+                try:
+                    return work(*args)
+                finally:
+                    connections.close_all()
+
+            return pool.submit(run)
+
+        yield start
+
+
+def until_waiting(count: int = 1) -> None:
+    """Until so many have been registered and looked for."""
+    found = listening.listener()
+    deadline = time.monotonic() + SOON
+    while time.monotonic() < deadline:
+        with found.lock:
+            waiters = [waiter for group in found.waiters.values() for waiter in group]
+            alarms = [alarm for group in found.alarms.values() for alarm in group]
+        if len(waiters) + len(alarms) >= count and all(waiter.seen for waiter in waiters):
+            return
+        time.sleep(0.002)
+    raise AssertionError("nobody waits")
+
+
+def until_gone() -> None:
+    """Until the listener of an earlier wait has left."""
+    thread = listening.listener().thread
+    if thread is not None:
+        thread.join(SOON)
+    assert listening.listener().thread is None
+
+
+@pytest.mark.parametrize(
+    ("make", "status"),
+    [(DoneJobFactory, "done"), (DeadJobFactory, "dead"), (lambda: DoneJobFactory(cancelled=True), "cancelled")],
+)
+@pytest.mark.parametrize("timeout", [0, None])
+def test_a_job_that_ended_answers_at_once(database, make, status, timeout):
+    row = make()
+    outcome = djqueue.wait(row.pk, timeout)
+    assert (outcome.completed, outcome.timed_out, outcome.not_found) == (True, False, False)
+    assert (outcome.record.id, outcome.record.status) == (row.pk, status)
+
+
+def test_an_unknown_job_is_not_found(database):
+    for job_id in (uuid4(), "malformed"):
+        outcome = djqueue.wait(job_id, 5)
+        assert (outcome.completed, outcome.timed_out, outcome.not_found) == (False, False, True)
+        assert outcome.record is None
+
+
+def test_the_time_runs_out(database):
+    handle = add.enqueue(1)
+    for timeout in (0, 0.05):
+        outcome = handle.wait(timeout)
+        assert (outcome.completed, outcome.timed_out, outcome.not_found) == (False, True, False)
+        assert outcome.record.status == "pending"
+
+
+ENDS = {
+    "done": lambda: claim_one().ack(5),
+    "dead": lambda: claim_one().dead_letter("x"),
+    "cancelled": lambda: [djqueue.cancel(job.pk) for job in _live()],
+    "reaped to death": lambda: (claim_one(lease=0), djqueue.maintenance.reap()),
+}
+
+
+def _live():
+    from djqueue.models import Job
+    from tests.tools import rows
+
+    return list(rows(Job).all())
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_waiters_are_woken_by_every_end(database, beside, end):
+    handle = add.using(max_attempts=1).enqueue(1)
+    waits = [beside(handle.wait, SOON) for _ in range(3)]
+    until_waiting(3)
+    ENDS[end]()
+    for wait in waits:
+        outcome = wait.result()
+        assert outcome.completed
+        assert outcome.record.status == {"reaped to death": "dead"}.get(end, end)
+
+
+def test_a_retry_does_not_wake(database, beside):
+    handle = add.enqueue(1)
+    wait = beside(handle.wait, SOON)
+    until_waiting()
+    claim_one().nack("boom", delay=0)
+    claim_one().snooze(0)
+    assert not wait.done()
+    claim_one().ack("second")
+    assert wait.result().record.result == "second"
+
+
+def test_a_job_that_is_not_kept_completes_without_a_record(configure, beside):
+    configure(KEEP_DONE=0)
+    handle = add.enqueue(1)
+    wait = beside(handle.wait, SOON)
+    until_waiting()
+    claim_one().ack()
+    outcome = wait.result()
+    assert (outcome.completed, outcome.record) == (True, None)
+    assert handle.wait(0).not_found
+
+
+def test_waiting_inside_a_transaction_is_refused_unless_the_job_ended(database):
+    done = DoneJobFactory()
+    with transaction.atomic(using=database):
+        handle = add.enqueue(1)
+        with pytest.raises(djqueue.WaitInTransaction, match="after the commit"):
+            handle.wait(0)
+        with pytest.raises(djqueue.WaitInTransaction):
+            djqueue.wait(uuid4(), 1)
+        assert djqueue.wait(done.pk, 0).completed
+        assert len(djqueue.Queue("default").claim_wait(0)) == 1
+        assert djqueue.Queue("default").claim_wait(0) == []
+        with pytest.raises(djqueue.WaitInTransaction):
+            djqueue.Queue("default").claim_wait(5)
+        with pytest.raises(djqueue.WaitInTransaction):
+            djqueue.wait_for_jobs(5)
+
+
+def test_a_bad_timeout_is_an_error(database):
+    with pytest.raises(djqueue.InvalidOption, match="timeout"):
+        djqueue.wait(uuid4(), -1)
+
+
+@pytest.mark.databases("postgresql", "postgresql_pool", "sqlite", "mysql")
+def test_two_hundred_waiters_share_one_connection(database, configure):
+    configure(POLL_INTERVAL=0.1)
+    handle = add.enqueue(1)
+    before = sessions(database)
+    woken: list[float] = []
+
+    def wait() -> None:
+        assert handle.wait(SOON).completed
+        woken.append(time.monotonic())
+
+    threads = [threading.Thread(target=wait) for _ in range(200)]
+    for thread in threads:
+        thread.start()
+    until_waiting(200)
+    assert len([thread for thread in threading.enumerate() if thread.name == f"djqueue-listener-{database}"]) == 1
+    if before is not None:
+        assert sessions(database) - before == 1
+    job = claim_one()
+    job.ack()
+    ended = time.monotonic()
+    for thread in threads:
+        thread.join(SOON)
+    assert len(woken) == 200
+    if database == "postgresql":
+        assert statistics.median(woken) - ended < 0.05
+
+
+def sessions(database: str) -> int | None:
+    if not database.startswith("postgresql"):
+        return None
+    with connections[database].cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.databases("mysql")
+def test_where_nothing_tells_one_poll_serves_all(database, configure, beside, monkeypatch):
+    configure(POLL_INTERVAL=0.05)
+    looks: list[int] = []
+    look = listening.Listener._look
+
+    def counting(self, source, waiters) -> None:
+        looks.append(len(waiters))
+        look(self, source, waiters)
+
+    monkeypatch.setattr(listening.Listener, "_look", counting)
+    handles = [add.enqueue(n) for n in range(6)]
+    waits = [beside(handle.wait, SOON) for handle in handles]
+    until_waiting(6)
+    while 6 not in looks:
+        time.sleep(0.005)
+    for job in djqueue.Queue("default").claim(6):
+        job.ack()
+    assert all(wait.result().completed for wait in waits)
+
+
+def test_the_listener_leaves_when_nobody_waits(database):
+    add.enqueue(1).wait(0)
+    until_gone()
+    add.enqueue(1).wait(0)
+    assert listening.listener().thread is not None
+
+
+WAKES = {
+    "enqueue": lambda job, dead: add.enqueue(1),
+    "enqueue in a batch": lambda job, dead: add.enqueue_many([djqueue.call(1)]),
+    "commit": lambda job, dead: in_transaction(),
+    "retry at once": lambda job, dead: job.nack("boom", delay=0),
+    "release": lambda job, dead: job.release(),
+    "snooze of zero": lambda job, dead: job.snooze(0),
+    "reap": lambda job, dead: (job.renew(0), djqueue.maintenance.reap()),
+    "promote": lambda job, dead: (JobFactory(scheduled=True, run_at=ago(1)), djqueue.maintenance.promote()),
+    "requeue": lambda job, dead: djqueue.requeue(dead),
+    "reschedule": lambda job, dead: djqueue.reschedule(add.using(delay=99).enqueue(1).id, run_at=ago(1)),
+    "resume": lambda job, dead: (
+        djqueue.Queue("default").pause(),
+        add.enqueue(1),
+        djqueue.Queue("default").resume(),
+    ),
+}
+
+
+def in_transaction() -> None:
+    with transaction.atomic(using=config().database):
+        add.enqueue(1)
+
+
+@pytest.mark.parametrize("wake", WAKES)
+def test_every_transition_to_pending_wakes_a_claimer(database, configure, beside, wake):
+    """On PostgreSQL by NOTIFY alone: its poll is far longer than the test waits."""
+    configure(POLL_INTERVAL=0.05)
+    add.enqueue(1)
+    job = claim_one()
+    dead = DeadJobFactory().pk
+    claim = beside(djqueue.Queue("default").claim_wait, 5)
+    until_waiting()
+    WAKES[wake](job, dead)
+    assert len(claim.result()) == 1
+
+
+def test_wait_for_jobs_answers_at_once_when_there_is_something(database):
+    assert djqueue.wait_for_jobs(0) is False
+    JobFactory(scheduled=True)
+    JobFactory(queue="paused")
+    djqueue.Queue("paused").pause()
+    assert djqueue.wait_for_jobs(0.05) is False
+    add.using(queue="other").enqueue(1)
+    assert djqueue.wait_for_jobs(0) is True
+
+
+def test_wait_for_jobs_is_woken_by_any_queue(database, configure, beside):
+    configure(POLL_INTERVAL=0.05)
+    wait = beside(djqueue.wait_for_jobs, SOON)
+    until_waiting()
+    add.using(queue="whatever").enqueue(1)
+    assert wait.result() is True
+
+
+def test_claim_wait_gives_up_when_the_time_is_over(database):
+    start = time.monotonic()
+    assert djqueue.Queue("default").claim_wait(0.1) == []
+    assert 0.1 <= time.monotonic() - start < 5
+
+
+def test_claim_wait_takes_limit_and_lease(database, beside):
+    for n in range(3):
+        add.enqueue(n)
+    jobs = djqueue.Queue("default").claim_wait(1, limit=2, lease=99)
+    assert [job.lease for job in jobs] == [99, 99]
+
+
+@pytest.mark.databases("postgresql", "sqlite")
+def test_an_idle_claimer_starts_at_once(database, beside):
+    """Milliseconds on PostgreSQL, about 20 on SQLite; the bound leaves room for a loaded machine."""
+    delays = []
+    for n in range(20):
+        claim = beside(djqueue.Queue("default").claim_wait, SOON)
+        until_waiting()
+        add.enqueue(n)
+        committed = time.monotonic()
+        claim.result()
+        delays.append(time.monotonic() - committed)
+    assert statistics.median(delays) < 0.05
+
+
+@pytest.mark.databases("postgresql")
+def test_without_notify_it_polls(database, configure, beside):
+    until_gone()
+    configure(NOTIFY=False, POLL_INTERVAL=0.05)
+    handle = add.enqueue(1)
+    with connections["postgresql_repeatable"].cursor() as cursor:
+        cursor.execute("LISTEN djqueue_pending")
+        wait = beside(handle.wait, SOON)
+        until_waiting()
+        claim_one().ack()
+        assert wait.result().completed
+        add.enqueue(1)
+        assert list(connections["postgresql_repeatable"].connection.notifies(timeout=0.1)) == []
+    connections["postgresql_repeatable"].close()
+
+
+@pytest.mark.databases("postgresql")
+def test_where_notifications_do_not_arrive_it_polls(database, configure, beside, monkeypatch):
+    """As behind a pooler in transaction mode: LISTEN succeeds, and nothing is ever heard."""
+    from djqueue import wakeups
+
+    until_gone()
+    monkeypatch.setattr(wakeups, "ROUND_TRIP", 0.1)
+    monkeypatch.setattr(wakeups.Listen, "_collect", lambda self: None)
+    configure(POLL_INTERVAL=0.05)
+    claim = beside(djqueue.Queue("default").claim_wait, SOON)
+    until_waiting()
+    add.enqueue(1)
+    assert len(claim.result()) == 1
+
+
+@pytest.mark.databases("postgresql")
+def test_the_listener_comes_back_after_its_connection_was_killed(database, beside):
+    handle = add.enqueue(1)
+    wait = beside(handle.wait, 30)
+    claim = beside(djqueue.Queue("other").claim_wait, 30)
+    until_waiting(2)
+    with connections[database].cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND query LIKE 'LISTEN%%' OR query LIKE '%%UNION ALL%%'"
+            "AND pid <> pg_backend_pid()"
+        )
+        assert cursor.fetchone()[0] >= 1
+    claim_one().ack()
+    add.using(queue="other").enqueue(1)
+    assert wait.result().completed
+    assert len(claim.result()) == 1
+
+
+@pytest.mark.databases("postgresql", "sqlite")
+def test_a_forked_child_waits_by_itself(database, beside):
+    """The child has no thread and no connection of its parent's; both wait, and both are woken."""
+    handle = add.enqueue(1)
+    wait = beside(handle.wait, SOON)
+    until_waiting()
+    connections.close_all()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if djqueue.wait(handle.id, SOON).completed else 2
+        finally:
+            os._exit(status)
+    time.sleep(0.2)  # the child's waiting cannot be seen from here; if it comes later, it finds the job ended
+    claim_one().ack()
+    assert wait.result().completed
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_an_unreachable_database_is_told_to_the_waiter(database, beside, monkeypatch):
+    def refuse(alias: str, interrupt: int) -> None:
+        raise OperationalError("no database today")
+
+    until_gone()
+    monkeypatch.setattr(listening, "open_source", refuse)
+    with pytest.raises(OperationalError, match="no database today"):
+        in_thread(add.enqueue(1).wait, SOON)
+
+
+@pytest.mark.databases("sqlite")
+def test_an_in_memory_database_is_looked_at_from_here(database, settings):
+    settings.DJQUEUE = {"DATABASE": "default"}
+    handle = add.enqueue(1)
+    assert handle.wait(0.05).timed_out
+    [job] = claiming.claim({"default": 1})
+    assert djqueue.Queue("default").claim_wait(0.05) == []
+    job.ack()
+    assert handle.wait(5).completed
+    assert djqueue.maintenance.sweep_done(0) == 1

@@ -1,0 +1,179 @@
+"""Every blocking call has its twin, usable from an event loop without holding it up."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import transaction
+
+import djqueue
+from djqueue import call, handle, kv, maintenance
+from djqueue.models import Job
+from tests.app.tasks import add
+from tests.factories import DeadJobFactory
+from tests.tools import claim_one, in_thread, rows
+
+BLOCKING = {
+    djqueue: [
+        "enqueue",
+        "enqueue_many",
+        "get_job",
+        "cancel",
+        "wait",
+        "wait_for_jobs",
+        "requeue",
+        "queues",
+        "stats",
+        "reschedule",
+    ],
+    djqueue.Task: ["enqueue", "enqueue_many", "delay"],
+    djqueue.Queue: ["claim", "claim_wait", "stats", "dead_jobs", "clear_dead", "pause", "resume"],
+    djqueue.ClaimedJob: ["ack", "nack", "dead_letter", "snooze", "release", "renew", "progress"],
+    handle.JobHandle: ["status", "wait", "cancel", "job"],
+    kv: ["get", "set", "delete", "compare_and_set"],
+    maintenance: ["reap", "promote", "sweep_done", "sweep_dead", "sweep_kv", "roll_up"],
+}
+
+
+@pytest.mark.parametrize(("owner", "name"), [(owner, name) for owner, names in BLOCKING.items() for name in names])
+def test_every_blocking_call_has_its_twin(owner, name):
+    twin = getattr(owner, {"wait": "await_"}.get(name, f"a{name}"))
+    assert inspect.iscoroutinefunction(twin)
+    assert list(inspect.signature(twin).parameters) == list(inspect.signature(getattr(owner, name)).parameters)
+
+
+def test_a_job_lives_its_life_in_async_code(database):
+    async def live() -> None:
+        first = await add.aenqueue(1, b=2)
+        more = await add.aenqueue_many([call(2), call(3)])
+        named = await djqueue.aenqueue("tests.app.tasks.add", args=[4])
+        mixed = await djqueue.aenqueue_many([add.call(5)])
+        assert await first.astatus() == "pending"
+        assert (await djqueue.astats("default")).pending == 5
+        queue = djqueue.Queue("default")
+        jobs = await queue.aclaim(4)
+        assert [job.id for job in jobs] == [first.id, more[0].id, more[1].id, named.id]
+        await jobs[0].aprogress(1, 2)
+        await jobs[0].arenew(60)
+        await jobs[0].aack("result")
+        await jobs[1].anack("boom", delay=60)
+        await jobs[2].adead_letter("never")
+        await jobs[3].arelease()
+        assert (await first.ajob()).result == "result"
+        assert await mixed[0].acancel() is djqueue.CancelOutcome.REMOVED
+        assert await djqueue.acancel(named.id) is djqueue.CancelOutcome.REMOVED
+        assert [job.id for job in await queue.adead_jobs()] == [more[1].id]
+        assert (await djqueue.arequeue(more[1].id)).status == "pending"
+        assert await djqueue.areschedule(more[1].id, priority=1)
+        await queue.apause()
+        assert await queue.aclaim() == []
+        await queue.aresume()
+        assert await djqueue.await_for_jobs(5) is True
+        [job] = await queue.aclaim_wait(5)
+        await job.asnooze(60)
+        assert (await djqueue.aget_job(job.id)).status == "scheduled"
+        assert await djqueue.aqueues() == ["default"]
+        assert await maintenance.apromote() == await maintenance.areap() == 0
+        assert await maintenance.asweep_done(0) >= 1
+        await kv.aset("k", 1)
+        assert await kv.acompare_and_set("k", 1, 2)
+        assert await kv.aget("k") == 2
+        assert await kv.adelete("k")
+
+    async_to_sync(live)()
+
+
+def test_waiting_does_not_hold_up_the_loop(database, configure):
+    """While one waits, others of the loop, and synchronous code of the same request, go on."""
+    configure(POLL_INTERVAL=0.05)
+
+    async def scene() -> None:
+        handle = await add.aenqueue(1)
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.005)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        waits = [asyncio.create_task(handle.await_(10)) for _ in range(50)]
+        claiming = asyncio.create_task(djqueue.Queue("other").aclaim_wait(10))
+        await asyncio.sleep(0.1)
+        await add.using(queue="other").aenqueue(2)
+        [job] = await djqueue.Queue("default").aclaim()
+        await job.aack("end")
+        outcomes = await asyncio.gather(*waits)
+        assert all(outcome.record.result == "end" for outcome in outcomes)
+        assert len(await claiming) == 1
+        assert ticks >= 5
+        ticking.cancel()
+
+    async_to_sync(scene)()
+
+
+def test_async_waits_answer_like_sync_ones(database):
+    async def scene() -> None:
+        handle = await add.aenqueue(1)
+        assert (await handle.await_(0)).timed_out
+        assert (await handle.await_(0.05)).timed_out
+        assert (await djqueue.await_("malformed")).not_found
+        assert await djqueue.Queue("none").aclaim_wait(0.05) == []
+        [job] = await djqueue.Queue("default").aclaim()
+        assert await djqueue.await_for_jobs(0.05) is False
+        await job.aack()
+        assert (await djqueue.await_(handle.id, 0)).completed
+
+    async_to_sync(scene)()
+
+
+def test_an_async_enqueue_is_part_of_the_transaction_around_it(database):
+    with transaction.atomic(using=database):
+        async_to_sync(add.aenqueue)(1)
+        assert rows(Job).count() == 1
+        transaction.set_rollback(True, using=database)
+    assert rows(Job).count() == 0
+
+
+def test_waiting_inside_a_transaction_is_refused_in_async_code_too(database):
+    with transaction.atomic(using=database):
+        handle = add.enqueue(1)
+        with pytest.raises(djqueue.WaitInTransaction):
+            async_to_sync(handle.await_)(1)
+
+
+def test_a_cancelled_wait_leaves_nobody_behind(database):
+    from djqueue.listener import listener
+
+    async def scene() -> None:
+        handle = await add.aenqueue(1)
+        waiting = asyncio.create_task(handle.await_(30))
+        deadline = time.monotonic() + 5
+        while handle.id not in listener().waiters and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert handle.id not in listener().waiters
+
+    async_to_sync(scene)()
+
+
+def test_twins_share_the_thread_of_synchronous_code(database):
+    """So a requeue from an async view is part of its ATOMIC_REQUESTS transaction."""
+    row = DeadJobFactory()
+
+    async def view() -> None:
+        await djqueue.arequeue(row.pk)
+        assert await sync_to_async(lambda: djqueue.get_job(row.pk).status)() == "pending"
+
+    with transaction.atomic(using=database):
+        async_to_sync(view)()
+        if database != "sqlite":
+            assert in_thread(djqueue.get_job, row.pk).status == "dead"
+    assert claim_one().id == row.pk
