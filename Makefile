@@ -27,7 +27,8 @@ lint: $(READY)  ## style, types, import contracts, migrations
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check
 
-benchmark: $(READY)  ## claims and settlements beside a million rows, on a PostgreSQL of its own
+benchmark: $(READY)  ## enqueues, and claims and settlements beside a million rows, on a PostgreSQL of its own
+	$(BIN)/python -m benchmarks.enqueue
 	$(BIN)/python -m benchmarks.depth
 
 clean:

@@ -7,7 +7,7 @@ index condition.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -29,7 +29,7 @@ from djqueue.records import (
     Settled,
     Settlement,
 )
-from djqueue.states import CancelOutcome, Outcome
+from djqueue.states import CancelOutcome, Outcome, Status
 
 from .base import (
     BUCKETS,
@@ -47,6 +47,9 @@ from .base import (
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 
+# From so many jobs on, COPY is worth its two further round trips.
+COPY_FROM = 50
+
 
 class PostgreSQL(Statements):
     def now(self) -> datetime:
@@ -62,12 +65,33 @@ class PostgreSQL(Statements):
         return getattr(error.__cause__, "sqlstate", None) in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED)
 
     def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
+        if len(jobs) >= COPY_FROM and not any(job.own_id or job.dedup_key for job in jobs):
+            return self.own_transaction(lambda: self._copy(jobs))
         if any(job.own_id for job in jobs):
             found = self.own_transaction(lambda: self._insert_own_ids(jobs, kv))
         else:
             keyed = any(job.dedup_key is not None for job in jobs)
             found = self.own(lambda: self._insert(jobs, kv, _LOCK_HIT if keyed else ""))
         return [found[job.id] for job in jobs]
+
+    def _copy(self, jobs: Sequence[NewJob]) -> list[Inserted]:
+        """Jobs that can meet no conflict: several times faster than arrays, for two further round trips."""
+        now = self.now()
+        inserted = []
+        wakeups = set()
+        with self.connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+            for job in jobs:
+                run_at = job.run_at or now + timedelta(seconds=job.delay)
+                status = Status.PENDING if run_at <= now else Status.SCHEDULED
+                copy.write_row([*(getattr(job, name) for name in _COPIED), now, run_at, status.value])
+                inserted.append(Inserted(job.id, True, status, run_at, now))
+                wakeups.add((channels.PENDING, job.queue) if run_at <= now else (channels.SCHEDULED, ""))
+        if self.notify:
+            spoken = [list(part) for part in zip(*wakeups, strict=True)]
+            self.fetch(
+                "SELECT pg_notify(w.channel, w.queue) FROM unnest(%s::text[], %s::text[]) w(channel, queue)", spoken
+            )
+        return inserted
 
     def _insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], conflict: str) -> dict[UUID, Inserted]:
         params: list[Any] = [[getattr(job, name) for job in jobs] for name, _ in _INSERT_COLUMNS]
@@ -186,6 +210,7 @@ _COPIED = (
     "id task queue priority args kwargs headers max_attempts dedup_key dedup_until retry timeout lease schedule slot"
 ).split()
 
+_COPY = f"COPY djqueue_job ({', '.join(_COPIED)}, enqueued_at, run_at, status) FROM STDIN"
 _INSERT = f"""
     INSERT INTO djqueue_job AS j ({", ".join(_COPIED)}, enqueued_at, run_at, status)
     SELECT {", ".join(f"g.{name}" for name in _COPIED)}, statement_timestamp(), due.run_at,

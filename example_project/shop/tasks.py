@@ -10,14 +10,22 @@ def send_welcome(email):
     return f"welcomed {email}"
 
 
+@djqueue.task(queue="email", priority=djqueue.LOW)
+def send_newsletter(name):
+    return f"wrote to {name}"
+
+
 @djqueue.task(priority=djqueue.HIGH, retry=djqueue.Exponential(base=0.1, max=1))
-def charge(order_id, attempt=1):
+def charge(order_id):
     """The card company answers at the second try."""
-    if attempt < 2:
+    if djqueue.kv.compare_and_set(f"charge/{order_id}", None, "asked"):
         raise ConnectionError("the card company does not answer")
     Order.objects.filter(pk=order_id).update(paid=True)
+    return "paid"
 
 
 @djqueue.task(retry=djqueue.NoRetry())
 def import_feed(url):
-    raise ValueError(f"no feed at {url}")
+    if not url.endswith(".xml"):
+        raise ValueError(f"no feed at {url}")
+    return "imported"

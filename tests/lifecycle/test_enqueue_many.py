@@ -53,11 +53,30 @@ def test_an_empty_batch_asks_nothing_of_the_database(database):
     assert sent == []
 
 
-def test_a_batch_is_one_statement(database):
+def test_a_batch_is_one_insert(database):
+    """On PostgreSQL a large one is a COPY, between a look at the clock and the wake-up."""
     with statements_sent() as sent:
-        add.enqueue_many([call(n) for n in range(500)])
-    assert len(sent) == 1
-    assert rows(Job).count() == 500
+        handles = add.using(priority=3).enqueue_many([call(n).using(delay=n % 2) for n in range(500)])
+    assert len(sent) == (3 if database.startswith("postgresql") else 1)
+    assert [handle.job().args[0] for handle in handles[:5]] == list(range(5))
+    stats = djqueue.stats("default")
+    assert (stats.pending, stats.scheduled) == (250, 250)
+    assert {job.priority for job in rows(Job).all()} == {3}
+
+
+def test_a_large_batch_of_every_option_comes_back(database):
+    when = datetime(2100, 1, 1, tzinfo=UTC)
+    text = "tab\t newline\n backslash \\ \\N quote ' \" ü😀"
+    items = [
+        call(text, b=n).using(headers={"t": text}, run_at=when, timeout=5, lease=6.5, retry=djqueue.Fixed(7))
+        for n in range(60)
+    ]
+    handles = later.using(queue="q", max_attempts=9).enqueue_many(items)
+    record = handles[59].job()
+    assert (record.args, record.kwargs, record.headers) == ([text], {"b": 59}, {"t": text})
+    assert (record.run_at, record.status, record.max_attempts, record.queue) == (when, "scheduled", 9, "q")
+    row = rows(Job).get(pk=handles[0].id)
+    assert (row.timeout, row.lease, row.retry["wait"]) == (5, 6.5, 7)
 
 
 def test_equal_keys_collapse_to_one_job(database):

@@ -1,0 +1,103 @@
+"""How fast are jobs created? `enqueue_many` beside a bare COPY of the same rows, and single enqueues beside a bare
+INSERT, with NOTIFY on and off, alone and from several threads.
+
+    python -m benchmarks.enqueue [--jobs 50000] [--threads 8]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from .database import set_up
+
+COLUMNS = "id, task, queue, priority, args, kwargs, headers, max_attempts, run_at, enqueued_at, status"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=50_000)
+    parser.add_argument("--threads", type=int, default=8)
+    options = parser.parse_args()
+    set_up()
+    from django.test import override_settings
+
+    import djqueue
+
+    @djqueue.task(name="bench.nothing")
+    def nothing(n: int) -> None: ...
+
+    count = options.jobs
+    bare = rate(count, lambda: bare_copy(count))
+    ours = rate(count, lambda: nothing.enqueue_many(djqueue.call(n) for n in range(count)))
+    print(f"bulk:   bare COPY {bare:>8.0f} jobs/s   enqueue_many {ours:>8.0f} jobs/s   ratio {ours / bare:.2f}")
+    for threads in (1, options.threads):
+        each = max(1, count // 10 // threads)
+        results = {}
+        for notify in (True, False):
+            with override_settings(DJQUEUE={"NOTIFY": notify}):
+                results[notify] = rate(each * threads, partial(spread, threads, each, nothing.enqueue))
+        inserted = rate(each * threads, partial(spread, threads, each, bare_insert))
+        print(
+            f"single, {threads} threads: bare INSERT {inserted:>6.0f} jobs/s   enqueue {results[True]:>6.0f} jobs/s   "
+            f"ratio {results[True] / inserted:.2f}   without NOTIFY {results[False]:>6.0f} jobs/s   "
+            f"on/off {results[True] / results[False]:.2f}"
+        )
+
+
+def rate(count: int, work: Callable[[], object]) -> float:
+    """Jobs per second, the best of three."""
+    from django.db import connection
+
+    best = float("inf")
+    for _ in range(3):
+        with connection.cursor() as cursor:
+            cursor.execute("TRUNCATE djqueue_job")
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return count / best
+
+
+def spread(threads: int, each: int, enqueue: Callable[[int], object]) -> None:
+    from django.db import connections
+
+    def run(_: int) -> None:
+        for n in range(each):
+            enqueue(n)
+        connections.close_all()
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, range(threads)))
+
+
+def values(n: int) -> list[object]:
+    from django.utils import timezone
+
+    from djqueue.uuid7 import uuid7
+
+    now = timezone.now()
+    return [uuid7(), "bench.nothing", "default", 1000, json.dumps([n]), "{}", "{}", 3, now, now, "pending"]
+
+
+def bare_insert(n: int) -> None:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO djqueue_job ({COLUMNS}) VALUES ({', '.join(['%s'] * 11)})", values(n))
+
+
+def bare_copy(count: int) -> None:
+    from django.db import connection
+
+    with connection.cursor() as cursor, cursor.copy(f"COPY djqueue_job ({COLUMNS}) FROM STDIN") as copy:
+        for n in range(count):
+            copy.write_row(values(n))
+
+
+if __name__ == "__main__":
+    main()
