@@ -94,8 +94,11 @@ class PostgreSQL(Statements):
         return inserted
 
     def _insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], conflict: str) -> dict[UUID, Inserted]:
-        params: list[Any] = [[getattr(job, name) for job in jobs] for name, _ in _INSERT_COLUMNS]
-        sql = f"{_INSERT} {conflict} RETURNING {RETURNED_BY_INSERT} {_WAKE_FOR_NEW if self.notify else ''}"
+        if len(jobs) == 1:  # the common case: plain values are cheaper to send than arrays of one
+            insert, params = _INSERT_ONE, [getattr(jobs[0], name) for name, _ in _INSERT_COLUMNS]
+        else:
+            insert, params = _INSERT, [[getattr(job, name) for job in jobs] for name, _ in _INSERT_COLUMNS]
+        sql = f"{insert} {conflict} RETURNING {RETURNED_BY_INSERT} {_WAKE_FOR_NEW if self.notify else ''}"
         if kv:
             # Only a created job brings its kv along.
             sql = f"WITH new AS ({sql}), written AS ({_KV_OF_NEW}) SELECT * FROM new"
@@ -211,13 +214,23 @@ _COPIED = (
 ).split()
 
 _COPY = f"COPY djqueue_job ({', '.join(_COPIED)}, enqueued_at, run_at, status) FROM STDIN"
-_INSERT = f"""
+
+
+def _insert_sql(given: str) -> str:
+    return f"""
     INSERT INTO djqueue_job AS j ({", ".join(_COPIED)}, enqueued_at, run_at, status)
     SELECT {", ".join(f"g.{name}" for name in _COPIED)}, statement_timestamp(), due.run_at,
            CASE WHEN due.run_at <= statement_timestamp() THEN 'pending' ELSE 'scheduled' END
-    FROM {_given(_INSERT_COLUMNS, "g")},
+    FROM {given},
          LATERAL (SELECT COALESCE(g.run_at, statement_timestamp() + g.delay * interval '1 second')) AS due(run_at)
-"""
+    """
+
+
+_INSERT = _insert_sql(_given(_INSERT_COLUMNS, "g"))
+_INSERT_ONE = _insert_sql(
+    f"(VALUES ({', '.join(f'%s::{kind}' for _, kind in _INSERT_COLUMNS)})) "
+    f"AS g({', '.join(name for name, _ in _INSERT_COLUMNS)})"
+)
 # Notifications belong to the statement that makes them true, and come with its commit or not at all. They stand in what
 # it returns: a CTE that nothing refers to would not run.
 _WAKE_FOR_PENDING = f", pg_notify('{channels.PENDING}', j.queue)"
