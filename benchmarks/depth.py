@@ -54,6 +54,7 @@ def main() -> None:
 def measure(filling, rows: int, fresh: bool) -> tuple[list[float], list[float], int]:  # type: ignore[no-untyped-def]
     import djqueue
     from djqueue.lifecycle import settle
+    from tests.fill import fill
 
     tables = "djqueue_job, djqueue_donejob, djqueue_queuestate, djqueue_throughput"
     run(f"TRUNCATE {tables}", "ALTER TABLE djqueue_job SET (autovacuum_enabled = false)", f"ANALYZE {tables}")
@@ -79,34 +80,15 @@ def pages_of_a_claim() -> int:
 
     from django.db import connection
 
-    from djqueue.sql import postgresql
+    from djqueue.sql.pg.claim import CLAIM
 
     with connection.cursor() as cursor:
         cursor.execute(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {postgresql._CLAIM}",
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {CLAIM}",
             [["default"], [10], [30.0], 10, uuid4(), "w", "w", True, None, [], []],
         )
         plan = cursor.fetchone()[0][0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
-
-
-def fill(table: str, count: int, **columns: str) -> None:
-    values = {
-        "id": "gen_random_uuid()",
-        "task": "'tasks.nothing'",
-        "queue": "'default'",
-        "priority": "1000",
-        "args": "'[1]'",
-        "kwargs": "'{}'",
-        "headers": "'{}'",
-        "max_attempts": "3",
-        "run_at": "now()",
-        "enqueued_at": "now() + n * interval '1 microsecond'",
-    } | columns
-    run(
-        f"INSERT INTO {table} ({', '.join(values)}) "
-        f"SELECT {', '.join(values.values())} FROM generate_series(1, {count}) AS n"
-    )
 
 
 def run(*sqls: str) -> None:

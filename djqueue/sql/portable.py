@@ -4,7 +4,6 @@ transaction, which holds the rows that it decides on."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,9 +26,10 @@ from djqueue.records import (
     Settlement,
     record_of,
 )
-from djqueue.states import CancelOutcome, Outcome, Status, Verdict
+from djqueue.states import CancelOutcome, Outcome, Status
 
-from .base import BUCKETS, KEPT, MAX_ERRORS, MAX_RETURNS, RETURNED_BY_INSERT, REVIVED, Statements, holders
+from . import rules
+from .base import RETURNED_BY_INSERT, Statements, holders
 
 _RETURNED = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
 _RETURNED_FIELDS = (
@@ -117,27 +117,27 @@ class Portable(Statements):
         settled: list[Settled] = []
         returned: list[Job] = []
         gone: list[tuple[Job, Settlement, Outcome]] = []
-        counts = Counts(now)
+        counts = rules.Counts(now)
         for item in settlements:
             row = rows.get(item.id)
-            if row is None or row.token != item.token or (reaping and not _expired(row, now)):
+            if row is None or row.token != item.token or (reaping and not rules.expired(row, now)):
                 settled.append(Settled(Outcome.LOST))
                 continue
-            outcome = _decide(row, item)
+            outcome = rules.decide(row, item)
             settled.append(Settled(outcome, row.attempts))
             if outcome in _RETURNED:
-                _give_back(row, item, outcome, now)
+                rules.give_back(row, item, outcome, now)
                 returned.append(row)
             else:
-                _record_failure(row, item, now)
+                rules.record_failure(row, item, now)
                 gone.append((row, item, outcome))
             counts.add(row, item, outcome)
         if returned:
             Job.objects.using(self.alias).bulk_update(returned, _RETURNED_FIELDS)
         if gone:
             Job.objects.using(self.alias).filter(pk__in=[row.pk for row, _, _ in gone])._raw_delete(self.alias)
-            self._replace([_done(*one, now) for one in gone if one[2] != Outcome.DEAD and one[1].keep_done])
-            self._replace([DeadJob(**_kept(row)) for row, _, outcome in gone if outcome == Outcome.DEAD])
+            self._replace([rules.done(*one, now) for one in gone if one[2] != Outcome.DEAD and one[1].keep_done])
+            self._replace([DeadJob(**rules.kept(row)) for row, _, outcome in gone if outcome == Outcome.DEAD])
         if counts.cells:
             Throughput.objects.using(self.alias).bulk_create(counts.cells.values())
         return settled
@@ -169,9 +169,9 @@ class Portable(Statements):
         cancelled = [CancelledJob(row.pk, CancelOutcome.REQUESTED) for row in claimed]
         if gone:
             jobs.filter(pk__in=[row.pk for row in gone])._raw_delete(self.alias)
-            ended = [DoneJob(**_kept(row), status=Status.CANCELLED.value, completed_at=now) for row in gone]
+            ended = [DoneJob(**rules.kept(row), status=Status.CANCELLED.value, completed_at=now) for row in gone]
             self._replace([row for row in ended if (row.queue in otherwise) != keep])
-            counts = Counts(now)
+            counts = rules.Counts(now)
             for row in gone:
                 counts.cell(row.queue, row.task).cancelled += 1
             Throughput.objects.using(self.alias).bulk_create(counts.cells.values())
@@ -190,7 +190,7 @@ class Portable(Statements):
         if not dead:
             return []
         now = self.now()
-        jobs = [_revived(row, requeues[row.pk], now) for row in dead]
+        jobs = [rules.revived(row, requeues[row.pk], now) for row in dead]
         live_jobs.bulk_create(jobs)
         dead_jobs.filter(pk__in=[row.pk for row in dead])._raw_delete(self.alias)
         return [record_of(job) for job in jobs]
@@ -204,7 +204,7 @@ class Portable(Statements):
         for row in waiting:
             row.priority = row.priority if priority is None else priority
             row.run_at = run_at or row.run_at
-            row.status = _waiting_status(row.run_at, now)
+            row.status = rules.waiting_status(row.run_at, now)
         Job.objects.using(self.alias).bulk_update(waiting, ["priority", "run_at", "status"])
         return [row.pk for row in waiting]
 
@@ -246,115 +246,3 @@ class Portable(Statements):
             None if item.id in unsure and tokens.get(item.id) == item.token else answer
             for item, answer in zip(renewals, answers, strict=True)
         ]
-
-
-class Counts:
-    """The Throughput rows of one settlement."""
-
-    def __init__(self, now: datetime) -> None:
-        self.minute = now.replace(second=0, microsecond=0)
-        self.cells: dict[tuple[Any, ...], Throughput] = {}
-
-    def cell(self, queue: str, task: str, wait_bucket: int = 0, run_bucket: int = 0) -> Throughput:
-        key = (queue, task, wait_bucket, run_bucket)
-        if key not in self.cells:
-            self.cells[key] = Throughput(
-                minute=self.minute, queue=queue, task=task, wait_bucket=wait_bucket, run_bucket=run_bucket
-            )
-        return self.cells[key]
-
-    def add(self, row: Job, item: Settlement, outcome: Outcome) -> None:
-        if outcome in (Outcome.SNOOZED, Outcome.RELEASED):
-            return
-        cell = self.cell(row.queue, row.task, bisect_right(BUCKETS, item.wait), bisect_right(BUCKETS, item.run))
-        cell.done += outcome == Outcome.DONE
-        cell.failed += bool(item.entry) and outcome != Outcome.CANCELLED
-        cell.dead += outcome == Outcome.DEAD
-        cell.cancelled += outcome == Outcome.CANCELLED
-        cell.wait_sum += item.wait
-        cell.run_sum += item.run
-
-
-def _expired(row: Job, now: datetime) -> bool:
-    return row.lease_expires_at is not None and row.lease_expires_at <= now
-
-
-def _decide(row: Job, item: Settlement) -> Outcome:
-    """What a verdict means for the row as it is now."""
-    exhausted = row.attempts >= row.max_attempts
-    match item.verdict:
-        case Verdict.ACK:
-            return Outcome.DONE
-        case Verdict.CANCEL:
-            return Outcome.CANCELLED
-        case Verdict.DEAD_LETTER:
-            return Outcome.DEAD
-        case Verdict.SNOOZE:
-            return Outcome.SNOOZED
-        case Verdict.RELEASE:
-            return Outcome.RELEASED
-        case Verdict.REAP if not row.started and row.returns < MAX_RETURNS:
-            return Outcome.RELEASED
-        case Verdict.NACK if row.cancel_requested:
-            return Outcome.CANCELLED
-    return Outcome.DEAD if exhausted or item.final else Outcome.RETRYING
-
-
-def _give_back(row: Job, item: Settlement, outcome: Outcome, now: datetime) -> None:
-    """Make a claimed row wait again."""
-    if outcome == Outcome.RETRYING:
-        _record_failure(row, item, now)
-    else:
-        row.attempts -= 1
-        row.worker_ids = row.worker_ids[:-1]
-        if not row.started and row.attempts == 0:
-            row.started_at = None
-    if outcome != Outcome.RELEASED:
-        row.run_at = now + timedelta(seconds=item.delay)
-    row.status = Status.SCHEDULED.value if item.delay > 0 else Status.PENDING.value
-    row.token = row.claimed_at = row.lease_expires_at = None
-    row.worker = ""
-    row.started = False
-    row.returns += item.verdict == Verdict.REAP and outcome == Outcome.RELEASED
-    row.crashes += item.crashed
-    row.unknown_since = (row.unknown_since or now) if item.unknown else None
-
-
-def _record_failure(row: Job, item: Settlement, now: datetime) -> None:
-    if not item.entry:
-        return
-    row.failed_at = now
-    row.last_error = item.error
-    # The row's text lengths are not at hand here: the encoded form of what was read stands in for them.
-    size = len(Job._meta.get_field("errors").get_prep_value(row.errors))
-    row.errors = [*(row.errors[1:] if size > MAX_ERRORS else row.errors), decode(item.entry)]
-
-
-def _waiting_status(run_at: datetime, now: datetime) -> str:
-    return Status.PENDING.value if run_at <= now else Status.SCHEDULED.value
-
-
-def _marked(errors: Any) -> Any:
-    return [{"before_requeue": True} | error if isinstance(error, dict) else error for error in errors]
-
-
-def _revived(row: DeadJob, item: Requeue, now: datetime) -> Job:
-    """A dead job as a new one under its id: the history of its errors stays, marked."""
-    run_at = item.run_at or now
-    return Job(
-        **{name: getattr(row, name) for name in REVIVED},
-        args=row.args if item.args is None else decode(item.args),
-        kwargs=row.kwargs if item.kwargs is None else decode(item.kwargs),
-        errors=_marked(row.errors),
-        run_at=run_at,
-        status=_waiting_status(run_at, now),
-    )
-
-
-def _kept(row: Job) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in KEPT}
-
-
-def _done(row: Job, item: Settlement, outcome: Outcome, now: datetime) -> DoneJob:
-    result = None if item.result is None else decode(item.result)
-    return DoneJob(**_kept(row), status=outcome.value, completed_at=now, result=result)

@@ -13,34 +13,16 @@ import djqueue
 from djqueue.lifecycle import claim as claiming
 from djqueue.lifecycle import settle
 from djqueue.models import DoneJob, Job, QueueState
-from djqueue.sql import postgresql, statements
+from djqueue.sql import statements
+from djqueue.sql.pg import claim
+from djqueue.sql.pg import settle as pg_settle
 from djqueue.uuid7 import uuid7
 from tests.app.tasks import add
 from tests.factories import JobFactory, ago
+from tests.fill import fill
 from tests.tools import claim_one, rows, statements_sent
 
 MANY = 200_000
-
-
-def fill(table: str, count: int, **columns: str) -> None:
-    """Insert rows on the server, by SQL expressions over the row number n."""
-    values = {
-        "id": "gen_random_uuid()",
-        "task": "'tests.app.tasks.add'",
-        "queue": "'default'",
-        "priority": "1000",
-        "args": "'[1]'",
-        "kwargs": "'{}'",
-        "headers": "'{}'",
-        "max_attempts": "3",
-        "run_at": "now()",
-        "enqueued_at": "now() + n * interval '1 microsecond'",
-    } | columns
-    with connections["postgresql"].cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table} ({', '.join(values)}) "
-            f"SELECT {', '.join(values.values())} FROM generate_series(1, {count}) AS n"
-        )
 
 
 FILLINGS = {
@@ -68,13 +50,13 @@ def explain(sql: str, params: list[object]) -> tuple[int, str]:
 def explain_claim(queues: list[str]) -> tuple[int, str]:
     limit = max(10 // len(queues), 1)
     params = [queues, [limit] * len(queues), [30.0] * len(queues), 10, uuid4(), "w", "w", True, None, [], []]
-    return explain(postgresql._CLAIM, params)
+    return explain(claim.CLAIM, params)
 
 
 def explain_settle() -> tuple[int, str]:
     items = [settle.ack(job) for job in djqueue.Queue("default").claim(10)]
-    arrays = [[getattr(item, name) for item in items] for name, _ in postgresql._SETTLE_COLUMNS]
-    return explain(postgresql._settle_sql(reaping=False, notify=True), arrays)
+    arrays = [[getattr(item, name) for item in items] for name, _ in pg_settle.SETTLE_COLUMNS]
+    return explain(pg_settle.settle_sql(reaping=False, notify=True), arrays)
 
 
 @pytest.mark.databases("postgresql")
@@ -235,7 +217,7 @@ def test_the_reaper_and_the_promoter_have_their_indexes(database):
     fill("djqueue_job", 20_000, status="'scheduled'", run_at="now() + interval '1 day'")
     with connections[database].cursor() as cursor:
         cursor.execute("ANALYZE djqueue_job")
-    pages, plan = explain(f"{postgresql._PROMOTE} RETURNING j.queue", [100])
+    pages, plan = explain(f"{claim.PROMOTE} RETURNING j.queue", [100])
     assert "djqueue_job_due" in plan
     assert pages < 20
     with statements_sent() as sent:

@@ -1,0 +1,1 @@
+"""The texts of PostgreSQL's statements."""
