@@ -7,7 +7,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004
 from django.db import connections
 
 from . import conf
@@ -17,6 +17,14 @@ from . import conf
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """DJQUEUE must name only what there is."""
     return [Error(problem, id="djqueue.E001") for problem in conf.problems()]
+
+
+@register("djqueue")
+def check_eager(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """A setting that does nothing yet must not look as if it did."""
+    if not conf.problems() and conf.config().eager:
+        return [Warning("DJQUEUE['EAGER'] has no effect yet: jobs wait for a worker.", id="djqueue.W001")]
+    return []
 
 
 @register("djqueue")

@@ -133,7 +133,8 @@ def _parse(given: object) -> tuple[dict[str, Any], list[str]]:
             if not isinstance(name, str) or not isinstance(options, Mapping):
                 found.append(f"{where} must be a name with a dictionary of options.")
                 continue
-            own, more = _read(options, _QUEUE_READERS, where)
+            given_options = {key: value for key, value in options.items() if value is not None or key == "keep_done"}
+            own, more = _read(given_options, _QUEUE_READERS, where)
             found += more
             if not more:
                 values["queues"][name] = QueueConfig(**own)
@@ -144,8 +145,9 @@ def _read(given: Mapping[Any, Any], readers: Mapping[str, Reader], where: str) -
     values, found = {}, []
     for key, value in given.items():
         if key not in readers:
-            close = difflib.get_close_matches(str(key), readers, n=1, cutoff=0.5)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Known are {', '.join(readers)}."
+            folded = {name.lower(): name for name in readers}
+            close = difflib.get_close_matches(str(key).lower(), folded, n=1, cutoff=0.5)
+            hint = f" Did you mean {folded[close[0]]!r}?" if close else f" Known are {', '.join(readers)}."
             found.append(f"{where} has the unknown key {key!r}.{hint}")
             continue
         try:
@@ -178,7 +180,10 @@ def _size(value: Any, name: str) -> int:
 
 
 def _fraction(value: Any, name: str) -> float:
-    return Exponential(1, 1, value).jitter or 0.0
+    try:
+        return Exponential(1, 1, value).jitter or 0.0
+    except InvalidOption:
+        raise InvalidOption(f"{name} must be a fraction from 0 to 10, not {value!r}") from None
 
 
 def _flag(value: Any, name: str) -> bool:

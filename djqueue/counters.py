@@ -33,8 +33,7 @@ def stats(queue: str) -> QueueStats:
 def queues() -> list[str]:
     """Every queue that ever had a job, in order of name."""
     database = statements()
-    found = set(database.queues_in("djqueue_queuestate"))
-    found.update(database.queues_in("djqueue_throughput"))
+    found = set(database.queues_in("djqueue_throughput"))
     found.update(database.queues_in("djqueue_deadjob"))
     found.update(database.queues_in("djqueue_job", "status = 'pending'"))
     found.update(row[0] for row in database.fetch("SELECT DISTINCT queue FROM djqueue_job WHERE status <> 'pending'"))

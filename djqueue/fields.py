@@ -66,6 +66,16 @@ class JSONTextField(ExactTextField):
         return read(value) if isinstance(value, str) else value
 
 
+class CanonicalJSONField(JSONTextField):
+    """A JSON value whose text can be compared: equal values are equal texts."""
+
+    def get_prep_value(self, value: Any) -> Any:
+        text = super().get_prep_value(value)
+        if not isinstance(text, str) or isinstance(value, Unreadable):
+            return text
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
 class JSONLinesField(ExactTextField):
     """A list of JSON values, one per line, so that a statement can append to it without reading it."""
 

@@ -39,7 +39,12 @@ def requeue(
     run_at: datetime | None = None,
 ) -> JobRecord:
     """Put a dead job back under its id, with other arguments or for another time if you like; raises NotDead."""
-    found = job_id(id)
+    found = _well_formed(id)
+    if found is None:
+        raise NotDead(f"{id!r} is not the id of a job")
+    for name, value, kind in (("args", args, list | tuple), ("kwargs", kwargs, Mapping)):
+        if value is not None and not isinstance(value, kind):
+            raise InvalidOption(f"{name} must be a {'list' if name == 'args' else 'dictionary'}")
     texts: dict[str, str] = {}
     if args is not None or kwargs is not None:
         record = statements().get(found)
@@ -57,7 +62,8 @@ def requeue(
 
 def reschedule(id: UUID | str, run_at: datetime | None = None, priority: int | None = None) -> bool:  # noqa: A002
     """Change when a waiting job runs, or before which others; False when it does not wait (any more)."""
-    return bool(requeueing.reschedule_many([job_id(id)], run_at=run_at, priority=priority))
+    found = _well_formed(id)
+    return bool(requeueing.reschedule_many([] if found is None else [found], run_at=run_at, priority=priority))
 
 
 def wait(id: UUID | str, timeout: Duration | None = None) -> WaitOutcome:  # noqa: A002

@@ -26,6 +26,7 @@ logger = logging.getLogger("djqueue")
 # is about to be dropped.
 LINGER = 0.5
 LOOK_AT_ONCE = 500
+RECOVERED = 30.0  # seconds of service after which earlier failures are forgotten
 
 
 class Alarm:
@@ -97,13 +98,15 @@ class Listener:
 
     @contextmanager
     def _registered(self, table: dict, key: object, who: Alarm) -> Iterator[None]:  # type: ignore[type-arg]
-        with self.lock:
-            table[key].add(who)
-            if self.thread is None:
-                self.thread = threading.Thread(target=self._run, name=f"djqueue-listener-{self.alias}", daemon=True)
-                self.thread.start()
-        self.interrupt()
         try:
+            with self.lock:
+                table[key].add(who)
+                if self.thread is None or not self.thread.is_alive():
+                    self.thread = None
+                    thread = threading.Thread(target=self._run, name=f"djqueue-listener-{self.alias}", daemon=True)
+                    thread.start()
+                    self.thread = thread
+            self.interrupt()
             yield
         finally:
             with self.lock:
@@ -121,11 +124,12 @@ class Listener:
     def _run(self) -> None:
         failures = 0
         while True:
+            began = time.monotonic()
             try:
                 self._serve()
                 return
             except Exception as error:
-                failures += 1
+                failures = failures + 1 if time.monotonic() - began < RECOVERED else 1
                 logger.warning("listener lost its database alias=%s error=%s", self.alias, error)
                 self._report(error)
                 if self._leave_after(-math.inf):

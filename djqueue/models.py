@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .fields import ExactCharField, ExactTextField, JSONLinesField, JSONTextField, WordsField
+from .fields import CanonicalJSONField, ExactCharField, ExactTextField, JSONLinesField, JSONTextField, WordsField
 from .indexes import StatusIndex, UniqueWhereSet
 from .states import DedupUntil, Status
 
@@ -60,6 +60,8 @@ class JobFields(models.Model):
 class Job(JobFields):
     """Live jobs only: scheduled, pending, claimed."""
 
+    completed_at = result = None  # what every row of a job can be asked for, in whatever table it is
+
     status = ExactCharField(_("status"), max_length=9, choices=[(s.value, s.label) for s in Status][:3])
     token = models.UUIDField(null=True)  # names the claim; only its holder may settle the job
     worker = ExactCharField(_("worker"), max_length=NAME, default="", db_default="")  # who holds it
@@ -93,6 +95,8 @@ class Job(JobFields):
 class DoneJob(JobFields):
     """Done and cancelled jobs, kept for KEEP_DONE."""
 
+    lease_expires_at = None
+
     status = ExactCharField(
         _("status"),
         max_length=9,
@@ -109,6 +113,8 @@ class DoneJob(JobFields):
 
 class DeadJob(JobFields):
     """Dead letters, kept for KEEP_DEAD; `failed_at` is when the job died."""
+
+    lease_expires_at = completed_at = result = None
 
     class Meta:
         verbose_name = _("dead job")
@@ -127,7 +133,7 @@ class KV(models.Model):
     """Small coordination state of the user's; never touched by the queue itself."""
 
     key = ExactCharField(_("key"), max_length=NAME, primary_key=True)
-    value = JSONTextField(_("value"), null=True)
+    value = CanonicalJSONField(_("value"), null=True)
     updated_at = models.DateTimeField(_("updated at"))
     expires_at = models.DateTimeField(_("expires at"), null=True, db_index=True)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+from django.conf import settings
 
 from . import conf
 from .durations import Duration, seconds
@@ -17,6 +19,8 @@ from .states import DedupUntil
 
 MAX_NAME = 255
 MAX_QUEUE = 128
+LONG_PAST = datetime(1970, 1, 2, tzinfo=UTC)
+LAST_YEAR = 8999
 # Control characters break logs and terminals, "=" and "," are the command line's, surrogates have no UTF-8 form.
 _BAD_QUEUE = re.compile("[\x00-\x20\x7f=,\ud800-\udfff]")
 _BAD_NAME = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -41,7 +45,7 @@ class TaskOptions:
         _check(self)
         if self.on_dead is not None and not callable(self.on_dead):
             raise InvalidOption("on_dead must be callable")
-        if isinstance(self.sensitive, str) or not all(isinstance(name, str) for name in self.sensitive):
+        if not isinstance(self.sensitive, list | tuple) or not all(isinstance(name, str) for name in self.sensitive):
             raise InvalidOption('sensitive must be a list of argument names, such as ["password"]')
 
 
@@ -69,7 +73,7 @@ class CallOptions:
         if self.delay is not None:
             seconds(self.delay, "delay")
         if self.run_at is not None:
-            check_run_at(self.run_at)
+            object.__setattr__(self, "run_at", normal_run_at(self.run_at))
             if self.delay is not None:
                 raise InvalidOption("give delay or run_at, not both")
         if self.dedup_key is not None:
@@ -79,12 +83,13 @@ class CallOptions:
                 raise InvalidOption(f"{name} must be a dictionary")
         if self.id is not None:
             object.__setattr__(self, "id", job_id(self.id))
-        if not isinstance(self.on_commit, bool | str):
-            raise InvalidOption("on_commit must be True, False or a database alias")
+        if not isinstance(self.on_commit, bool) and self.on_commit not in settings.DATABASES:
+            raise InvalidOption(f"on_commit must be True, False or a database alias, not {self.on_commit!r}")
 
 
 def job_id(value: UUID | str) -> UUID:
-    """An id as users may give it."""
+    """An id as users may give it: also in the shape of a handle or a record."""
+    value = getattr(value, "id", value)
     if isinstance(value, UUID):
         return value
     try:
@@ -123,11 +128,17 @@ def _check(options: TaskOptions | CallOptions) -> None:
         raise InvalidOption(f'dedup_until must be "claimed" or "done", not {options.dedup_until!r}')
 
 
-def check_run_at(value: datetime) -> None:
+def normal_run_at(value: datetime) -> datetime:
+    """A time that every database and every reader can hold: long past is past, and there is an end to the future."""
     if not isinstance(value, datetime):
         raise InvalidOption(f"run_at must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise InvalidOption("run_at must be aware: give it a time zone, as django.utils.timezone.now() has")
+    if value.year < LONG_PAST.year:
+        return LONG_PAST
+    if value.year > LAST_YEAR:
+        raise InvalidOption(f"run_at must be before the year {LAST_YEAR + 1}, not {value}")
+    return value.astimezone(UTC)
 
 
 def _check_name(value: str, what: str, longest: int, bad: re.Pattern[str]) -> None:

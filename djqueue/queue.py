@@ -5,9 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from . import counters
-from .conf import config
+from .conf import config, whole
 from .durations import Duration
-from .exceptions import InvalidOption
 from .lifecycle import claim as claiming
 from .lifecycle import pause as pausing
 from .lifecycle import sweep
@@ -55,9 +54,7 @@ class Queue:
 
     def dead_jobs(self, after: UUID | str | None = None, limit: int = 100) -> list[JobRecord]:
         """Dead jobs in the order of their ids, beginning behind `after`."""
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidOption(f"limit must be a whole number of 0 or more, not {limit!r}")
-        if limit == 0:
+        if whole(limit, "limit", 0) == 0:
             return []
         return statements().dead_jobs(self.name, None if after is None else job_id(after), limit)
 

@@ -28,6 +28,7 @@ class NewJob:
     own_id: bool = False
     dedup_key: str | None = None
     dedup_until: str = "claimed"
+    place: float = 0.0  # seconds that it stands behind the statement's clock: the order of a batch
     retry: str | None = None
     timeout: float | None = None
     lease: float | None = None
@@ -104,6 +105,9 @@ class ClaimedRow:
     crashes: int
     schedule: str | None
     slot: datetime | None
+    started_at: datetime
+    dedup_key: str | None
+    worker_ids: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +212,8 @@ class QueueStats:
 
 def record_of(row: Any, **changes: Any) -> JobRecord:
     """A record from anything that has a job's fields."""
-    values = {name: getattr(row, name) for name in JobRecord.__slots__ if name not in changes and hasattr(row, name)}
-    return JobRecord(**values, **changes)
+    values = {name: getattr(row, name) for name in JobRecord.__slots__ if hasattr(row, name)} | changes
+    return JobRecord(**values | {"status": Status(values["status"])})
 
 
 def waited(run_at: datetime, enqueued_at: datetime, claimed_at: datetime) -> float:

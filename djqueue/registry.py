@@ -27,6 +27,7 @@ class RegisteredTask(Protocol):
 
 _tasks: dict[str, RegisteredTask] = {}
 _discovered = False
+_discovering = False
 _lock = threading.RLock()
 
 
@@ -43,11 +44,9 @@ def register(task: RegisteredTask) -> None:
 
 def find(name: str) -> RegisteredTask | None:
     """The task of that name; `tasks` modules of installed apps are imported before the answer is no."""
-    task = _tasks.get(name)
-    if task is None and not _discovered and apps.ready:
+    if name not in _tasks and apps.ready:
         discover()
-        task = _tasks.get(name)
-    return task
+    return _tasks.get(name)
 
 
 def options(name: str) -> TaskOptions:
@@ -58,6 +57,8 @@ def options(name: str) -> TaskOptions:
 
 def task_leases() -> dict[str, float]:
     """The tasks that say how long their lease is."""
+    if apps.ready:
+        discover()
     return {
         task.name: seconds(task.options.lease, "lease")
         for task in list(_tasks.values())
@@ -72,15 +73,18 @@ def all_tasks() -> Iterator[RegisteredTask]:
 
 def discover() -> None:
     """Import the `tasks` modules of installed apps, once."""
-    global _discovered
-    with _lock:
-        if not _discovered:
+    global _discovered, _discovering
+    if _discovered:
+        return
+    with _lock:  # others wait until all are there; the import itself may come by here again
+        if _discovered or _discovering:
+            return
+        _discovering = True
+        try:
+            autodiscover_modules("tasks")
             _discovered = True
-            try:
-                autodiscover_modules("tasks")
-            except BaseException:
-                _discovered = False
-                raise
+        finally:
+            _discovering = False
 
 
 _NO_OPTIONS = TaskOptions()
@@ -88,12 +92,15 @@ _NO_OPTIONS = TaskOptions()
 
 def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     # A module that is imported again (autoreload, importlib.reload) defines the same function anew.
+    code, other_code = getattr(one, "__code__", None), getattr(other, "__code__", None)
     return one is other or (
-        one.__code__.co_filename == other.__code__.co_filename
+        code is not None
+        and other_code is not None
+        and "<" not in one.__qualname__  # lambdas and inner functions of one line are many
         and one.__qualname__ == other.__qualname__
-        and one.__code__.co_firstlineno == other.__code__.co_firstlineno
+        and (code.co_filename, code.co_firstlineno) == (other_code.co_filename, other_code.co_firstlineno)
     )
 
 
 def _where(func: Callable[..., Any]) -> str:
-    return f"{func.__module__}.{func.__qualname__}"
+    return f"{func.__module__}.{getattr(func, '__qualname__', func)}"

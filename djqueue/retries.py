@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .durations import Duration, seconds
 from .exceptions import InvalidOption
@@ -81,9 +81,9 @@ def dump(policy: RetryPolicy) -> str:
     return json.dumps({"kind": policy.kind, **asdict(policy)})
 
 
-def load(text: str) -> RetryPolicy:
+def load(stored: str | dict[str, Any]) -> RetryPolicy:
     """Read a policy from a job's row."""
-    data = json.loads(text)
+    data = dict(json.loads(stored) if isinstance(stored, str) else stored)
     match data.pop("kind"):
         case "none":
             return NoRetry()

@@ -108,6 +108,8 @@ def task(func: Callable[..., Any] | None = None, /, *, name: str | None = None, 
     def register(func: Callable[P, R]) -> Task[P, R]:
         if not callable(func) or isinstance(func, type):
             raise InvalidOption(f"@djqueue.task takes a function, not {func!r}")
+        if name is None and not hasattr(func, "__qualname__"):
+            raise InvalidOption(f"{func!r} has no name of its own: give one with @djqueue.task(name=...)")
         made = Task(func, name or f"{func.__module__}.{func.__qualname__}", checked)
         check_task_name(made.name)
         registry.register(made)
@@ -120,6 +122,8 @@ def enqueue(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | Non
     """Create a job by the name of its task, which need not be importable here."""
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise InvalidOption(f"args must be a list or a tuple, not {type(args).__name__}")
+    if not isinstance(kwargs, Mapping | None):
+        raise InvalidOption(f"kwargs must be a dictionary, not {type(kwargs).__name__}")
     return _enqueue(name, args, kwargs or {}, _options(CallOptions, options))
 
 
@@ -178,8 +182,8 @@ def _enqueue(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: Ca
 
 
 def _on_commit(options: CallOptions, work: Callable[[], object]) -> None:
-    alias = config().database if options.on_commit is True else options.on_commit
-    transaction.on_commit(work, using=alias or None)
+    alias = options.on_commit if isinstance(options.on_commit, str) else config().database
+    transaction.on_commit(work, using=alias)
 
 
 O = TypeVar("O", TaskOptions, CallOptions)  # noqa: E741
@@ -199,4 +203,7 @@ def _given(options: CallOptions) -> dict[str, Any]:
 
 
 def _merged(base: CallOptions, more: Mapping[str, Any]) -> CallOptions:
-    return _options(CallOptions, _given(base) | dict(more))
+    kept = _given(base)
+    if "run_at" in more or "delay" in more:  # the later word on when it runs
+        kept = {name: value for name, value in kept.items() if name not in ("run_at", "delay")}
+    return _options(CallOptions, kept | dict(more))

@@ -5,7 +5,7 @@ A source is used by one thread alone. `wait` gives the channels that spoke, or a
 
 from __future__ import annotations
 
-import select
+import selectors
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -26,7 +26,10 @@ ANYTHING: list[Wakeup] = [(PENDING, None), (SCHEDULED, None), (ENDED, None)]
 SAFETY_POLL = 10.0
 SQLITE_POLL = 0.01
 # How long a notification of our own may take to come back before we take LISTEN for broken.
-ROUND_TRIP = 2.0
+ROUND_TRIP = 1.0
+# After that we poll for so long before we try to listen again.
+DEAF_FOR = 300.0
+_deaf_until: dict[str, float] = {}
 
 
 class Source(ABC):
@@ -46,6 +49,10 @@ class Source(ABC):
         with suppress(DatabaseError):
             self.connection.close()
 
+    def sleep(self, timeout: float, *also: Any) -> bool:
+        """Block until there is something to read, or the time is over; True when we were interrupted."""
+        return self.interrupt in readable([self.interrupt, *also], timeout)
+
 
 class Poll(Source):
     """Nothing tells: look again after POLL_INTERVAL."""
@@ -57,7 +64,7 @@ class Poll(Source):
         self.next_look = time.monotonic() + config().poll_interval
 
     def wait(self, timeout: float) -> Iterable[Wakeup]:
-        select.select([self.interrupt], [], [], max(0.0, min(timeout, self.next_look - time.monotonic())))
+        self.sleep(min(timeout, self.next_look - time.monotonic()))
         if time.monotonic() < self.next_look:
             return []
         self.next_look = time.monotonic() + config().poll_interval
@@ -81,7 +88,7 @@ class DataVersion(Source):
                 self.version = version
                 return ANYTHING
             pause = min(SQLITE_POLL, deadline - time.monotonic())
-            if pause <= 0 or select.select([self.interrupt], [], [], pause)[0]:
+            if pause <= 0 or self.sleep(pause):
                 return []
 
     def _read(self) -> int:
@@ -98,6 +105,13 @@ class Listen(Source):
     def __init__(self, alias: str, interrupt: int) -> None:
         super().__init__(alias, interrupt)
         self.heard: list[Wakeup] = []
+        try:
+            self._listen()
+        except BaseException:
+            self.close()
+            raise
+
+    def _listen(self) -> None:
         self.connection.ensure_connection()
         self.driver: Any = self.connection.connection
         self.driver.add_notify_handler(self._hear)
@@ -116,14 +130,14 @@ class Listen(Source):
             other.close()
         deadline = time.monotonic() + ROUND_TRIP
         while not self.heard and time.monotonic() < deadline:
-            select.select([self.driver.fileno()], [], [], max(0.0, deadline - time.monotonic()))
+            readable([self.driver.fileno()], deadline - time.monotonic())
             self._collect()
         return bool(self.heard)
 
     def wait(self, timeout: float) -> Iterable[Wakeup]:
         now = time.monotonic()
         if not self.heard:
-            select.select([self.driver.fileno(), self.interrupt], [], [], max(0.0, min(timeout, self.next_check - now)))
+            self.sleep(min(timeout, self.next_check - now), self.driver.fileno())
         self._collect()
         if time.monotonic() >= self.next_check:
             self.next_check = time.monotonic() + SAFETY_POLL
@@ -143,17 +157,29 @@ class Listen(Source):
         self.heard.append((notify.channel, notify.payload or None))
 
 
+def readable(files: Iterable[Any], timeout: float) -> list[Any]:
+    """Which of them can be read; select() itself knows no file beyond the 1,024th."""
+    with selectors.DefaultSelector() as selector:
+        for file in files:
+            selector.register(file, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(max(0.0, timeout))]
+
+
 def open_source(alias: str, interrupt: int) -> Source:
     """The best source that works for the queue's database."""
     vendor = connections[alias].vendor
     if vendor == "sqlite":
         return DataVersion(alias, interrupt)
-    if vendor == "postgresql" and config().notify:
-        listen_alias = config().listen_database or alias
-        source = Listen(listen_alias, interrupt)
-        if source.works(alias):
-            return source
+    if vendor == "postgresql" and config().notify and _deaf_until.get(alias, 0.0) < time.monotonic():
+        source = Listen(config().listen_database or alias, interrupt)
+        try:
+            if source.works(alias):
+                return source
+        except BaseException:
+            source.close()
+            raise
         source.close()
+        _deaf_until[alias] = time.monotonic() + DEAF_FOR
     return Poll(alias, interrupt)
 
 

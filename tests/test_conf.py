@@ -55,7 +55,9 @@ def test_what_a_queue_does_not_say_falls_through(settings):
         ({"POLL_INTERVAL": 0}, "POLL_INTERVAL must be more than 0"),
         ({"NOTIFY": 1}, "NOTIFY must be True or False"),
         ({"DATABASE": "nowhere"}, "DATABASE names 'nowhere', which is not in DATABASES"),
-        ({"BACKOFF_JITTER": -1}, "jitter must be a fraction"),
+        ({"BACKOFF_JITTER": -1}, "BACKOFF_JITTER must be a fraction"),
+        ({"database": "default"}, "unknown key 'database'. Did you mean 'DATABASE'?"),
+        ({"QUEUES": {"q": {"MAX_ATTEMPTS": 3}}}, "Did you mean 'max_attempts'?"),
         ([], "DJQUEUE must be a dictionary"),
     ],
 )
@@ -76,6 +78,11 @@ def test_every_mistake_is_listed(settings):
 def test_a_naive_project_is_told(settings):
     settings.USE_TZ = False
     assert [error.id for error in run_checks(tags=["djqueue"])] == ["djqueue.E002"]
+
+
+def test_eager_is_not_silently_ignored(settings):
+    settings.DJQUEUE = {"EAGER": True}
+    assert [error.id for error in run_checks(tags=["djqueue"])] == ["djqueue.W001"]
 
 
 def test_a_good_configuration_passes_every_check(settings):

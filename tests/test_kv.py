@@ -159,3 +159,8 @@ def test_reads_and_writes_are_single_statements(database):
         with statements_sent() as sent:
             work()
         assert len(sent) == 1
+
+
+def test_what_was_written_through_the_model_can_be_compared(database):
+    KVFactory(key="k", value={"b": 1, "a": [2]})
+    assert kv.compare_and_set("k", {"a": [2], "b": 1}, 3) is True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -278,3 +279,54 @@ def test_on_dead_is_called_for_every_way_to_die(database, caplog):
     assert deaths == [("nacked", 1), ("dead-lettered", 1), ("lease expired", 1)]
     assert "on_dead failed" in caplog.text
     assert djqueue.stats("default").dead == 3
+
+
+def test_the_record_is_the_job_as_it_was(database, heard):
+    """What a receiver needs is there: the errors with their tracebacks, who worked on it, and when."""
+    handle = add.using(max_attempts=2, dedup_key="k", dedup_until="done").enqueue(1)
+    first = claim_one()
+    assert heard.last("started")["job"] == replace(handle.job(), errors=[])
+    first.progress(1, 2)
+    first.nack(ValueError("one"), delay=0)
+    for name in ("failed", "retrying"):
+        assert heard.last(name)["job"] == handle.job()
+    claim_one(lease=0)
+    djqueue.maintenance.reap()
+    for name in ("failed", "dead_letter"):
+        job = heard.last(name)["job"]
+        assert job == handle.job()
+        assert [error["message"] for error in job.errors] == ["one", "lease expired"]
+        assert isinstance(job.status, djqueue.Status)
+    djqueue.requeue(handle.id)
+    assert heard.last("queued")["job"] == handle.job()
+    handle.cancel()
+    assert heard.last("cancelled")["job"] == handle.job()
+
+
+def test_without_a_kept_row_the_record_tells_what_is_known(configure, heard):
+    configure(KEEP_DONE=0)
+    handle = add.enqueue(1)
+    claim_one().ack("fine")
+    job = heard.last("completed")["job"]
+    assert (job.id, job.status, job.result, job.args, job.progress) == (handle.id, "done", "fine", [1], None)
+
+
+@pytest.mark.parametrize("act", [lambda job: job.nack("x"), lambda job: job.dead_letter("x")])
+def test_an_unknown_task_dies_alone_whoever_settles_it(database, heard, act):
+    djqueue.enqueue("nobody.knows", max_attempts=1)
+    act(claim_one())
+    assert heard.names == ["queued", "started", "dead_letter"]
+
+
+def test_with_autocommit_off_nothing_is_sent(database, heard):
+    """There is no telling whether a transaction that is managed by hand will be committed."""
+    transaction.set_autocommit(False, using=database)
+    try:
+        add.enqueue(1)
+        transaction.rollback(using=database)
+        add.enqueue(2)
+        transaction.commit(using=database)
+    finally:
+        transaction.set_autocommit(True, using=database)
+    assert heard.names == []
+    assert claim_one().args == [2]

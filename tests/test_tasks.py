@@ -91,3 +91,31 @@ def test_tasks_may_be_declared_before_apps_are_ready():
     env = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "1 early\n"
+
+
+def test_lambdas_of_one_line_are_not_taken_for_one(monkeypatch):
+    one, two = (lambda: 1), (lambda: 2)
+    djqueue.task(name="tests.lambda")(one)
+    with pytest.raises(djqueue.DuplicateTask):
+        djqueue.task(name="tests.lambda")(two)
+
+
+def test_callables_without_a_name_need_one():
+    from functools import partial
+
+    with pytest.raises(djqueue.InvalidOption, match="has no name of its own"):
+        djqueue.task(partial(int, "5"))
+    made = djqueue.task(name="tests.partial")(partial(int, "5"))
+    assert made() == 5
+    with pytest.raises(djqueue.DuplicateTask):
+        djqueue.task(name="tests.partial")(partial(int, "6"))
+
+
+def test_a_claim_knows_the_leases_of_tasks_that_nobody_has_imported():
+    code = (
+        "import django; django.setup(); from djqueue import registry; assert not registry._tasks; "
+        "print(registry.task_leases()['shop.charge'])"
+    )
+    env = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "12.0\n", done.stderr

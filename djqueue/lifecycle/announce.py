@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.dispatch import Signal
 
 from djqueue import registry, signals
-from djqueue.conf import config
+from djqueue.fields import words
 from djqueue.payload import decode
 from djqueue.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
+from djqueue.sql import statements
 from djqueue.states import Outcome, Status
 
 if TYPE_CHECKING:
@@ -51,23 +53,14 @@ def started(jobs: Sequence[ClaimedJob]) -> None:
 
 def settled(job: ClaimedJob, item: Settlement, answer: Settled) -> None:
     """Announce what became of an attempt."""
-    if answer.outcome in _STATUS and _is_heard(job.task, answer.outcome):
-        record = partial(
-            _claimed_record,
-            job,
-            status=_STATUS[answer.outcome],
-            result=None if item.result is None else decode(item.result),
-            last_error=item.error or job.last_error,
-        )
-        _after_commit(lambda: _ended(record(), item, answer))
+    if is_heard(job.task, answer.outcome):
+        _after_commit(lambda: _ended(_settled_record(job, item, answer), item, answer))
 
 
 def reaped(row: Any, item: Settlement, answer: Settled) -> None:
     """Announce that an attempt was taken back from a holder that is gone."""
-    if answer.outcome in _STATUS and _is_heard(row.task, answer.outcome):
-        status = Status.PENDING if answer.outcome == Outcome.RETRYING else Status.DEAD
-        record = record_of(row, status=status, last_error=item.error)
-        _after_commit(lambda: _ended(record, item, answer))
+    if is_heard(row.task, answer.outcome):
+        _after_commit(lambda: _ended(_reread(row.id, answer) or _known(record_of(row), item, answer), item, answer))
 
 
 def cancelled(records: Sequence[JobRecord]) -> None:
@@ -83,7 +76,7 @@ def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
     if answer.outcome == Outcome.CANCELLED:
         _send(signals.job_cancelled, record, attempt, error=item.error)
         return
-    if not item.unknown:
+    if answer.outcome == Outcome.RETRYING or registry.find(record.task) is not None:
         _send(signals.job_failed, record, attempt, error=item.error)
     if answer.outcome == Outcome.RETRYING:
         _send(signals.job_retrying, record, attempt + 1, error=item.error, delay=item.delay)
@@ -92,8 +85,9 @@ def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
         _call_on_dead(record, attempt)
 
 
-def _is_heard(task: str, outcome: Outcome) -> bool:
-    listened = any(signal.receivers for signal in _SIGNALS[outcome])
+def is_heard(task: str, outcome: Outcome) -> bool:
+    """Whether anybody wants to know of this outcome."""
+    listened = any(signal.receivers for signal in _SIGNALS.get(outcome, ()))
     return listened or (outcome == Outcome.DEAD and registry.options(task).on_dead is not None)
 
 
@@ -126,11 +120,12 @@ def _call_on_dead(record: JobRecord, attempts: int) -> None:
 
 
 def _after_commit(send: Callable[[], object]) -> None:
-    connection = connections[config().database]
-    if connection.in_atomic_block:
-        transaction.on_commit(send, using=connection.alias, robust=True)
-    else:
+    database = statements()
+    if not database.in_caller_transaction():
         send()
+    elif database.connection.in_atomic_block:
+        transaction.on_commit(send, using=database.alias, robust=True)
+    # With autocommit switched off by hand there is no telling whether it will be committed: nothing is sent.
 
 
 def _new_record(job: NewJob, row: Inserted) -> JobRecord:
@@ -153,5 +148,39 @@ def _new_record(job: NewJob, row: Inserted) -> JobRecord:
     )
 
 
-def _claimed_record(job: ClaimedJob, **changes: Any) -> JobRecord:
-    return record_of(job, **{"status": Status.CLAIMED, "attempts": job.attempt} | changes)
+def _claimed_record(job: ClaimedJob) -> JobRecord:
+    return record_of(
+        job,
+        status=Status.CLAIMED,
+        attempts=job.attempt,
+        progress=None,
+        started_at=job.row.started_at,
+        last_attempted_at=job.claimed_at,
+        dedup_key=job.row.dedup_key,
+        worker_ids=words(job.row.worker_ids),
+        schedule=job.row.schedule,
+        slot=job.row.slot,
+    )
+
+
+def _settled_record(job: ClaimedJob, item: Settlement, answer: Settled) -> JobRecord:
+    return _reread(job.id, answer) or _known(_claimed_record(job), item, answer)
+
+
+def _reread(job_id: UUID, answer: Settled) -> JobRecord | None:
+    """The job's row with all its history, unless it is not kept or has gone on meanwhile."""
+    record = statements().get(job_id)
+    as_it_was = record is not None and record.attempts == answer.attempts and record.status != Status.CLAIMED
+    return record if as_it_was else None
+
+
+def _known(record: JobRecord, item: Settlement, answer: Settled) -> JobRecord:
+    """What can be told of a settled job without its row."""
+    return replace(
+        record,
+        status=_STATUS[answer.outcome],
+        lease_expires_at=None,
+        result=None if item.result is None else decode(item.result),
+        last_error=item.error or record.last_error,
+        errors=[decode(item.entry)] if item.entry else record.errors,
+    )

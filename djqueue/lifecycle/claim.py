@@ -11,9 +11,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from djqueue import registry
-from djqueue.conf import config
+from djqueue.conf import config, whole
 from djqueue.durations import Duration, seconds
-from djqueue.exceptions import InvalidOption
 from djqueue.identity import identity
 from djqueue.payload import decode
 from djqueue.records import ClaimedRow, ClaimRequest, waited
@@ -21,6 +20,8 @@ from djqueue.sql import statements
 from djqueue.twins import twin
 
 from . import announce, lease, settle
+
+MOST = 1_000_000  # jobs in one claim
 
 
 @dataclass
@@ -118,10 +119,9 @@ def claim(
 ) -> list[ClaimedJob]:
     """Claim at most `wants[queue]` jobs of each queue, `limit` in all, best first; paused queues give nothing."""
     for queue, count in wants.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise InvalidOption(f"the limit of queue {queue!r} must be a whole number of 0 or more, not {count!r}")
+        whole(count, f"the limit of queue {queue!r}", 0, MOST)
     wants = {queue: count for queue, count in wants.items() if count}
-    if not wants or limit == 0:
+    if not wants or (limit is not None and limit <= 0):
         return []
     settings = config()
     request = ClaimRequest(

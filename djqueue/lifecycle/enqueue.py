@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from djqueue.uuid7 import uuid7
 from . import announce
 
 DEFAULT_QUEUE = "default"
+BATCH_CHARACTERS = 2_000_000
 BATCH = 1000  # rows per INSERT: cheap round trips, within every database's limit of parameters
 
 
@@ -79,8 +81,20 @@ def enqueue_many(make: Callable[[], Iterable[NewJob]], *, again: bool) -> list[I
     `again` tells whether they can be made a second time, should the database ask for that.
     """
     database = statements()
+    jobs = iter(make())
+    head = list(islice(jobs, 1))
+    if not head:
+        return []  # without a word to the database
+
+    def insert_all() -> tuple[list[NewJob], list[Inserted]]:
+        nonlocal head, jobs
+        if not head:  # not the first try
+            jobs = iter(make())
+        given, head = chain(head, jobs), []
+        return _insert_all(database, given)
+
     run = database.own_transaction if again else database.in_transaction
-    heard, inserted = run(lambda: _insert_all(database, make()))
+    heard, inserted = run(insert_all)
     announce.enqueued(heard, inserted)
     return inserted
 
@@ -92,27 +106,45 @@ def _insert_all(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[NewJ
     """
     inserted: list[Inserted] = []
     heard: list[NewJob] = []
-    remaining = iter(jobs)
     try:
-        while batch := list(islice(remaining, BATCH)):
+        for batch in _batches(jobs):
             inserted += _insert_batch(database, batch, len(inserted))
             heard += batch if signals.job_queued.receivers else []
-    except DatabaseError:
-        raise  # the transaction is lost, or its owner must decide
     except Exception:
         created = [row.id for row in inserted if row.created]
-        for start in range(0, len(created), BATCH):
-            database.discard(created[start : start + BATCH])
+        with suppress(DatabaseError):  # the transaction is lost already, and these with it
+            for start in range(0, len(created), BATCH):
+                database.discard(created[start : start + BATCH])
         raise
     return heard, inserted
 
 
-def _insert_batch(database: Statements, batch: Sequence[NewJob], offset: int) -> list[Inserted]:
+def _batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
+    """Bounded by number and by size: a statement must fit into a database's largest packet."""
+    batch: list[NewJob] = []
+    size = 0
+    for job in jobs:
+        batch.append(job)
+        size += len(job.args) + len(job.kwargs) + len(job.headers)
+        if len(batch) == BATCH or size > BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _insert_batch(database: Statements, batch: list[NewJob], offset: int) -> list[Inserted]:
     """Insert one batch: equal dedup keys collapse to the first, and keys are taken in order, against deadlocks."""
+    if any(job.own_id for job in batch):
+        # Ids that were not made here do not tell the order of the calls.
+        batch = [replace(job, place=position / 1e6) for position, job in enumerate(batch)]
     firsts: dict[object, NewJob] = {}
+    ids: set[UUID] = set()
     for position, job in enumerate(batch, offset):
-        if firsts.setdefault(_place(job), job) is not job and job.dedup_key is None:
+        if job.id in ids:
             raise DuplicateJob(job.id, f"item {position}: ")
+        ids.add(job.id)
+        firsts.setdefault(_place(job), job)
     ordered = sorted(firsts.values(), key=lambda job: (job.queue, job.dedup_key or ""))
     try:
         rows = dict(zip([job.id for job in ordered], database.insert(ordered, {}), strict=True))

@@ -6,9 +6,11 @@ import json
 import traceback
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from djqueue.payload import safe_text
 
+MAX_NAME = 500
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 10_000
 
@@ -43,20 +45,20 @@ class Failure:
 
 def describe(error: BaseException | str) -> Failure:
     """Read an error without trusting it: its `__str__` may raise, lie or be endless."""
-    if isinstance(error, str):
-        return Failure(safe_text(error, MAX_MESSAGE))
-    kind = type(error)
+    kind: Any = type(error)
     try:
         message = str(error)
-    except Exception as broken:
+    except BaseException as broken:
         message = f"<{kind.__name__} whose __str__ raised {type(broken).__name__}>"
+    if not isinstance(error, BaseException):
+        return Failure(safe_text(message, MAX_MESSAGE))
     try:
         lines = traceback.format_exception(kind, error, error.__traceback__)
-    except Exception:
+    except BaseException:
         # The traceback alone calls nothing of the exception's own.
         lines = [*traceback.format_tb(error.__traceback__), f"{kind.__name__}: {message}\n"]
     return Failure(
         safe_text(message or kind.__name__, MAX_MESSAGE),
-        f"{kind.__module__}.{kind.__qualname__}",
+        safe_text(f"{kind.__module__}.{kind.__qualname__}", MAX_NAME),
         safe_text("".join(lines), MAX_TRACEBACK),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from djqueue import payload
+from djqueue.conf import config
 from djqueue.durations import Duration, seconds
 from djqueue.exceptions import LeaseLost
 from djqueue.records import Renew
@@ -23,6 +24,7 @@ def renew(job: ClaimedJob, duration: Duration | None = None) -> None:
 def progress(job: ClaimedJob, done: float, total: float, message: str = "") -> None:
     """Write how far the job is, if it is still ours."""
     text = payload.encode({"done": done, "total": total, "message": message}, "progress")
+    payload.check_size({"progress": text}, config().max_payload_size)
     _write(job, Renew(id=job.id, token=job.token, progress=text))
 
 

@@ -30,7 +30,7 @@ def _set(queue: str, *, paused: bool) -> None:
     def write() -> None:
         states = QueueState.objects.using(database.alias)
         fields = {"paused": paused, "paused_at": database.now() if paused else None}
-        if not states.filter(queue=queue).update(**fields):
+        if not states.filter(queue=queue).update(**fields) and paused:
             states.bulk_create([QueueState(queue=queue)], ignore_conflicts=True)
             states.filter(queue=queue).update(**fields)
         if not paused:

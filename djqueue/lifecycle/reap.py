@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from djqueue import registry, retries
 from djqueue.records import Settlement, waited
+from djqueue.retries import NoRetry, RetryPolicy
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status, Verdict
 
@@ -45,6 +47,10 @@ def reap() -> int:
             announce.reaped(row, item, answer)
 
 
+def _policy(row: Job) -> RetryPolicy | None:
+    return registry.options(row.task).retry if row.retry is None else retries.load(row.retry)
+
+
 def _settlement(row: Job, now: datetime) -> Settlement:
     assert row.token is not None
     assert row.claimed_at is not None
@@ -55,6 +61,7 @@ def _settlement(row: Job, now: datetime) -> Settlement:
         verdict=Verdict.REAP,
         error=LEASE_EXPIRED,
         entry=Failure(LEASE_EXPIRED).entry(at=now, attempt=row.attempts, worker=row.worker, duration=held),
+        final=isinstance(_policy(row), NoRetry),
         wait=waited(row.run_at, row.enqueued_at, row.claimed_at),
         run=held,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from djqueue import conf
 from djqueue.exceptions import InvalidOption
-from djqueue.options import check_run_at
+from djqueue.options import normal_run_at
 from djqueue.records import JobRecord, Requeue
 from djqueue.sql import statements
 
@@ -20,10 +21,8 @@ def requeue_many(requeues: Sequence[Requeue]) -> list[JobRecord]:
 
     Attempts, last error, time of death, cancel request and dedup key are cleared; the errors stay, marked as older.
     """
-    for item in requeues:
-        if item.run_at is not None:
-            check_run_at(item.run_at)
-    records = statements().requeue(requeues)
+    items = [item if item.run_at is None else replace(item, run_at=normal_run_at(item.run_at)) for item in requeues]
+    records = statements().requeue(items)
     announce.requeued(records)
     return records
 
@@ -33,7 +32,7 @@ def reschedule_many(ids: Sequence[UUID], *, run_at: datetime | None = None, prio
     if run_at is None and priority is None:
         raise InvalidOption("give run_at, priority or both")
     if run_at is not None:
-        check_run_at(run_at)
+        run_at = normal_run_at(run_at)
     if priority is not None:
         conf.priority(priority, "priority")
-    return statements().reschedule(ids, run_at, priority)
+    return statements().reschedule(ids, run_at, priority) if ids else []

@@ -44,8 +44,9 @@ def cancel(job: ClaimedJob) -> Settlement:
     return _settlement(job, Verdict.CANCEL)
 
 
-def snooze(job: ClaimedJob, delay: Duration) -> Settlement:
-    return _settlement(job, Verdict.SNOOZE, delay=seconds(delay, "delay"))
+def snooze(job: ClaimedJob, delay: Duration, *, unknown: bool = False) -> Settlement:
+    """Come back later; `unknown` when no task here has its name, which is remembered."""
+    return _settlement(job, Verdict.SNOOZE, delay=seconds(delay, "delay"), unknown=unknown)
 
 
 def release(job: ClaimedJob) -> Settlement:

@@ -65,7 +65,7 @@ async def await_(job_id: UUID, timeout: Duration | None = None) -> WaitOutcome:
     if outcome is not None:
         return outcome
     if _is_in_memory():
-        return await sync_to_async(_poll)(job_id, deadline)
+        return await _apoll(job_id, deadline)
     with _async_bell() as (bell, ring), listener().waiting(job_id, ring) as waiter:
         while (answer := _answer(waiter, deadline)) is None:
             await _wait_for(bell, deadline.remaining(0.0 if waiter.seen else FIRST_LOOK))
@@ -170,3 +170,12 @@ def _poll(job_id: UUID, deadline: Deadline) -> WaitOutcome:
         if (answer := _answer(waiter, deadline)) is not None:
             return answer
         time.sleep(OWN_POLL)
+
+
+async def _apoll(job_id: UUID, deadline: Deadline) -> WaitOutcome:
+    waiter = Waiter(job_id, lambda: None)
+    while True:
+        waiter.look(await sync_to_async(lambda: statements().get(job_id))())
+        if (answer := _answer(waiter, deadline)) is not None:
+            return answer
+        await asyncio.sleep(OWN_POLL)

@@ -48,7 +48,8 @@ RETURNED_BY_INSERT = "id, queue, dedup_key, status, run_at, enqueued_at"
 # What a claim brings back, in the order of ClaimedRow.
 CLAIMED = (
     "id task queue args kwargs headers priority attempts max_attempts last_error enqueued_at run_at claimed_at "
-    "lease_expires_at cancel_requested retry timeout unknown_since crashes schedule slot"
+    "lease_expires_at cancel_requested retry timeout unknown_since crashes schedule slot started_at "
+    "dedup_key worker_ids"
 ).split()
 
 # An errors column past this length loses its oldest entry for each new one.
@@ -94,6 +95,16 @@ class Statements(ABC):
 
         Raises DuplicateJob, and inserts nothing, when an own id is in use. Never a savepoint.
         """
+
+    def write_kv(self, kv: Mapping[str, str]) -> None:
+        """Write entries, in the order of their keys, without an expiry."""
+        key = self.connection.ops.quote_name("key")
+        rows = ", ".join([f"(%s, %s, {self.now_sql()}, NULL)"] * len(kv))
+        conflict = self.upsert_sql(f"({key})", ["value", "updated_at", "expires_at"])
+        self.execute(
+            f"INSERT INTO djqueue_kv ({key}, value, updated_at, expires_at) VALUES {rows} {conflict}",
+            [text for item in kv.items() for text in item],
+        )
 
     def discard(self, ids: Sequence[UUID]) -> None:
         """Take back jobs that the open transaction inserted."""
@@ -197,7 +208,7 @@ class Statements(ABC):
     def claimed(self, row: Sequence[Any]) -> ClaimedRow:
         """Build a ClaimedRow from a row of CLAIMED columns."""
         values = dict(zip(CLAIMED, row, strict=True))
-        for name in ("enqueued_at", "run_at", "claimed_at", "lease_expires_at", "unknown_since", "slot"):
+        for name in _CLAIMED_INSTANTS:
             values[name] = self.instant(values[name])
         values["id"] = self.uuid(values["id"])
         values["cancel_requested"] = bool(values["cancel_requested"])
@@ -285,6 +296,7 @@ RECORD_COLUMNS = (
     "last_attempted_at claimed_at lease_expires_at completed_at failed_at last_error errors result progress "
     "cancel_requested dedup_key worker_ids schedule slot"
 ).split()
+_CLAIMED_INSTANTS = [name for name in CLAIMED if name.endswith("_at") or name in ("unknown_since", "slot")]
 _INSTANTS = [name for name in RECORD_COLUMNS if name.endswith("_at") or name == "slot"]
 
 

@@ -26,6 +26,8 @@ REFUSED = (1153, 1366)  # packet too large, incorrect string value
 
 
 class MySQL(Portable):
+    lock_sql = "FOR UPDATE"
+
     def now(self) -> datetime:
         return self.instant(self.fetch("SELECT UTC_TIMESTAMP(6)")[0][0])  # type: ignore[no-any-return]
 
@@ -80,7 +82,7 @@ class MySQL(Portable):
         """A branch per queue along djqueue_job_claim, then one UPDATE by primary key."""
         columns = [name for name in CLAIMED if name not in ("claimed_at", "lease_expires_at")]
         branch = f"""(
-            SELECT {", ".join(columns)}, lease, UTC_TIMESTAMP(6) AS clock
+            SELECT {", ".join(columns)}, dedup_until, lease, UTC_TIMESTAMP(6) AS clock
             FROM djqueue_job FORCE INDEX (djqueue_job_claim)
             WHERE status = 'pending' AND queue = %s
               AND NOT EXISTS (SELECT 1 FROM djqueue_queuestate s WHERE s.queue = %s AND s.paused)
@@ -91,14 +93,18 @@ class MySQL(Portable):
         params = [value for queue, n in request.wants.items() for value in (queue, queue, min(n, request.limit))]
         found = []
         for row in self.fetch(sql, params + [request.limit] * (len(request.wants) > 1)):
-            values = dict(zip([*columns, "lease", "claimed_at"], row, strict=True))
+            values = dict(zip([*columns, "dedup_until", "lease", "claimed_at"], row, strict=True))
             lease = first(
                 request.lease,
                 values.pop("lease"),
                 request.task_leases.get(values["task"]),
                 request.leases[values["queue"]],
             )
+            # What the UPDATE will make of the row.
             values["attempts"] += 1
+            values["started_at"] = values["started_at"] or values["claimed_at"]
+            values["worker_ids"] += f"{request.worker},"
+            values["dedup_key"] = values["dedup_key"] if values["dedup_until"] == "done" else None
             values["lease_expires_at"] = values["claimed_at"] + timedelta(seconds=lease)
             found.append(self.claimed([values[name] for name in CLAIMED]))
         if found:

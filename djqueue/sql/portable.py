@@ -4,9 +4,9 @@ transaction, which holds the rows that it decides on."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError
@@ -32,6 +32,11 @@ from . import rules
 from .base import RETURNED_BY_INSERT, Statements, holders
 
 _RETURNED = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
+R = TypeVar("R")
+
+# Of about forty columns each: SQLite takes 32,766 parameters.
+ROWS_AT_ONCE = 700
+
 _RETURNED_FIELDS = (
     "status run_at token worker claimed_at lease_expires_at attempts worker_ids started_at started returns crashes "
     "unknown_since failed_at last_error errors"
@@ -44,6 +49,8 @@ _INSERT_COLUMNS = (
 class Portable(Statements):
     """SQLite and MariaDB."""
 
+    lock_sql = ""  # makes a read see, and hold, what is committed now
+
     @abstractmethod
     def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
         """The present, and the rows, held until the transaction ends."""
@@ -51,61 +58,79 @@ class Portable(Statements):
     # Enqueue
 
     def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
-        found = (self.own_transaction if kv else self.own)(lambda: self._insert(jobs, kv))
+        own_ids = any(job.own_id for job in jobs)
+        found = (self.own_transaction if kv or own_ids else self.own)(lambda: self._insert(jobs, kv))
         return [found[job.id] for job in jobs]
 
     def _insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> dict[UUID, Inserted]:
-        own_ids = [job.id for job in jobs if job.own_id]
-        self._refuse_taken(own_ids)
-        sql, params = self._insert_sql(jobs)
+        found: dict[UUID, Inserted] = {}
+        # Several statements, one clock: the order of a batch is told by their places behind it.
+        clock = self.now() if len(jobs) > 1 and any(job.own_id for job in jobs) else None
         try:
-            found = self.inserted(jobs, self.fetch(sql, params))
-        except IntegrityError:
-            # The statement alone is undone: the transaction stays usable.
-            self._refuse_taken(own_ids)
+            for job in jobs:
+                if job.own_id:
+                    found |= self._insert_own_id(job, clock)
+        except DuplicateJob:
+            self.discard([row.id for row in found.values() if row.created])
             raise
+        plain = [job for job in jobs if not job.own_id]
+        if plain:
+            found |= self.inserted(plain, self.fetch(*self._insert_sql(plain, clock)))
         if kv and found[jobs[0].id].created:
-            self._write_kv(kv)
+            self.write_kv(kv)
         return found
 
-    def _insert_sql(self, jobs: Sequence[NewJob]) -> tuple[str, list[Any]]:
+    def _insert_own_id(self, job: NewJob, clock: datetime | None) -> dict[UUID, Inserted]:
+        """Insert alone, so that a conflict is about this job: its id is taken, or its key is held.
+
+        Not as an upsert: MariaDB's would also write over the row that has the id.
+        """
+        while True:
+            try:
+                found = self.inserted([job], self.fetch(*self._insert_sql([job], clock, upsert=False)))
+            except IntegrityError:
+                # The statement alone is undone: the transaction stays usable.
+                if self._has("djqueue_job", job.id, self.lock_sql):
+                    raise DuplicateJob(job.id) from None
+                hit = self.fetch(
+                    f"SELECT {RETURNED_BY_INSERT} FROM djqueue_job WHERE queue = %s AND dedup_key = %s {self.lock_sql}",
+                    [job.queue, job.dedup_key],
+                )
+                if hit:
+                    return self.inserted([job], hit)
+                continue  # whoever was in the way is gone
+            # The look at the history comes after the insert, which has waited for whoever was moving the job there.
+            if self._has("djqueue_donejob", job.id) or self._has("djqueue_deadjob", job.id):
+                self.discard([job.id])
+                raise DuplicateJob(job.id)
+            return found
+
+    def _has(self, table: str, job_id: UUID, lock: str = "") -> bool:
+        return bool(self.fetch(f"SELECT id FROM {table} WHERE id = %s {lock}", [self.adapt(job_id)]))
+
+    def _insert_sql(
+        self, jobs: Sequence[NewJob], clock: datetime | None, *, upsert: bool = True
+    ) -> tuple[str, list[Any]]:
         now = self.now_sql()
         rows: list[str] = []
         params: list[Any] = []
         for job in jobs:
             run_at = self.later_sql(job.delay) if job.run_at is None else "%s"
             rows.append(
-                f"({holders(_INSERT_COLUMNS)}, {now}, {run_at}, "
+                f"({holders(_INSERT_COLUMNS)}, {now if clock is None else '%s'}, {run_at}, "
                 f"CASE WHEN {run_at} <= {now} THEN 'pending' ELSE 'scheduled' END)"
             )
             params += [self.adapt(getattr(job, name)) for name in _INSERT_COLUMNS]
+            if clock is not None:
+                params.append(self.adapt(clock + timedelta(seconds=job.place)))
             if job.run_at is not None:
                 params += [self.adapt(job.run_at)] * 2
-        keyed = any(job.dedup_key is not None for job in jobs)
+        keyed = upsert and any(job.dedup_key is not None for job in jobs)
         conflict = self.upsert_sql("(queue, dedup_key) WHERE dedup_key IS NOT NULL", ["dedup_key"]) if keyed else ""
         return (
             f"INSERT INTO djqueue_job ({', '.join(_INSERT_COLUMNS)}, enqueued_at, run_at, status) "
             f"VALUES {', '.join(rows)} {conflict} RETURNING {RETURNED_BY_INSERT}"
         ), params
-
-    def _refuse_taken(self, ids: Sequence[UUID]) -> None:
-        if not ids:
-            return
-        sql = " UNION ALL ".join(
-            f"SELECT id FROM {table} WHERE id IN ({holders(ids)})"
-            for table in ("djqueue_job", "djqueue_donejob", "djqueue_deadjob")
-        )
-        for row in self.fetch(sql, [self.adapt(i) for i in ids] * 3):
-            raise DuplicateJob(self.uuid(row[0]))
-
-    def _write_kv(self, kv: Mapping[str, str]) -> None:
-        key = self.connection.ops.quote_name("key")
-        rows = ", ".join([f"(%s, %s, {self.now_sql()}, NULL)"] * len(kv))
-        conflict = self.upsert_sql(f"({key})", ["value", "updated_at", "expires_at"])
-        self.execute(
-            f"INSERT INTO djqueue_kv ({key}, value, updated_at, expires_at) VALUES {rows} {conflict}",
-            [text for item in kv.items() for text in item],
-        )
 
     # Settle
 
@@ -133,7 +158,7 @@ class Portable(Statements):
                 gone.append((row, item, outcome))
             counts.add(row, item, outcome)
         if returned:
-            Job.objects.using(self.alias).bulk_update(returned, _RETURNED_FIELDS)
+            self._update(returned, _RETURNED_FIELDS)
         if gone:
             Job.objects.using(self.alias).filter(pk__in=[row.pk for row, _, _ in gone])._raw_delete(self.alias)
             self._replace([rules.done(*one, now) for one in gone if one[2] != Outcome.DEAD and one[1].keep_done])
@@ -142,15 +167,22 @@ class Portable(Statements):
             Throughput.objects.using(self.alias).bulk_create(counts.cells.values())
         return settled
 
+    def _update(self, rows: Sequence[Job], columns: Sequence[str]) -> None:
+        """Write the given columns of rows that we hold: an upsert that never inserts, linear where CASEs are not."""
+        for part in parts_of(rows):
+            self._write("INSERT", part, self.upsert_sql("(id)", columns))
+
     def _replace(self, rows: Sequence[DoneJob] | Sequence[DeadJob]) -> None:
         """Insert history rows over what an earlier life of the job may have left under its id."""
-        if not rows:
-            return
+        for part in parts_of(rows):
+            self._write("REPLACE", part, "")
+
+    def _write(self, verb: str, rows: Sequence[Any], conflict: str) -> None:
         fields = rows[0]._meta.concrete_fields
         row = f"({holders(fields)})"
         self.execute(
-            f"REPLACE INTO {rows[0]._meta.db_table} ({', '.join(str(field.column) for field in fields)}) "
-            f"VALUES {', '.join([row] * len(rows))}",
+            f"{verb} INTO {rows[0]._meta.db_table} ({', '.join(str(field.column) for field in fields)}) "
+            f"VALUES {', '.join([row] * len(rows))} {conflict}",
             [field.get_db_prep_save(getattr(row, field.attname), self.connection) for row in rows for field in fields],
         )
 
@@ -205,7 +237,7 @@ class Portable(Statements):
             row.priority = row.priority if priority is None else priority
             row.run_at = run_at or row.run_at
             row.status = rules.waiting_status(row.run_at, now)
-        Job.objects.using(self.alias).bulk_update(waiting, ["priority", "run_at", "status"])
+        self._update(waiting, ["priority", "run_at", "status"])
         return [row.pk for row in waiting]
 
     # Lease
@@ -233,7 +265,7 @@ class Portable(Statements):
         if not wait:
             answers = self._tell_skipped(renewals, answers)
         if renewed:
-            Job.objects.using(self.alias).bulk_update(renewed, ["lease_expires_at", "started", "progress"])
+            self._update(renewed, ["lease_expires_at", "started", "progress"])
         return answers
 
     def _tell_skipped(self, renewals: Sequence[Renew], answers: list[Renewal | None]) -> list[Renewal | None]:
@@ -246,3 +278,9 @@ class Portable(Statements):
             None if item.id in unsure and tokens.get(item.id) == item.token else answer
             for item, answer in zip(renewals, answers, strict=True)
         ]
+
+
+def parts_of(rows: Sequence[R]) -> Iterator[Sequence[R]]:
+    """As many rows as SQLite takes parameters for."""
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[start : start + ROWS_AT_ONCE]

@@ -7,6 +7,7 @@ index condition.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -98,23 +99,32 @@ class PostgreSQL(Statements):
         return self.inserted(jobs, self.fetch(sql, params))
 
     def _insert_own_ids(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> dict[UUID, Inserted]:
-        found = self._insert(jobs, kv, enqueue.SKIP_TAKEN)
+        found: dict[UUID, Inserted] = {}
         while missing := [job for job in jobs if job.id not in found]:
-            keyed = [job for job in missing if job.dedup_key is not None]
-            hits = self.inserted(
-                keyed, self.fetch(enqueue.LOCK_KEYS, [[j.queue for j in keyed], [j.dedup_key for j in keyed]])
-            )
-            taken = self._taken([job.id for job in missing if job.id not in hits])
+            found |= self._insert(missing, {}, enqueue.SKIP_TAKEN)
+            missing = [job for job in missing if job.id not in found]
+            hits = self._lock_keys([job for job in missing if job.dedup_key is not None])
+            # The look at the history comes after the insert, which has waited for whoever was moving the job there.
+            taken = self._taken([job.id for job in missing if job.id not in hits], [job.id for job in jobs])
+            taken += [job_id for job_id, hit in hits.items() if hit.id == job_id]
             if taken:
-                self.discard([done.id for done in found.values() if done.created])
+                self.discard([row.id for row in found.values() if row.created])
                 raise DuplicateJob(taken[0])
             # A key that was released meanwhile leaves its job to be inserted in another turn.
             found |= hits
-            found |= self._insert([job for job in missing if job.id not in hits], kv, enqueue.SKIP_TAKEN)
+        if kv and found[jobs[0].id].created:
+            self.write_kv(kv)
         return found
 
-    def _taken(self, ids: Sequence[UUID]) -> list[UUID]:
-        return [row[0] for row in self.fetch(enqueue.TAKEN, [list(ids)] * 3)]
+    def _lock_keys(self, jobs: Sequence[NewJob]) -> dict[UUID, Inserted]:
+        if not jobs:
+            return {}
+        params = [[job.queue for job in jobs], [job.dedup_key for job in jobs]]
+        found = self.inserted(jobs, self.fetch(enqueue.LOCK_KEYS, params))
+        return {job_id: replace(row, created=False) for job_id, row in found.items()}
+
+    def _taken(self, live: Sequence[UUID], kept: Sequence[UUID]) -> list[UUID]:
+        return [row[0] for row in self.fetch(enqueue.TAKEN, [list(live), list(kept), list(kept)])]
 
     def claim(self, request: ClaimRequest) -> list[ClaimedRow]:
         params: list[Any] = [

@@ -83,7 +83,10 @@ def give_back(row: Job, item: Settlement, outcome: Outcome, now: datetime) -> No
     row.started = False
     row.returns += item.verdict == Verdict.REAP and outcome == Outcome.RELEASED
     row.crashes += item.crashed
-    row.unknown_since = (row.unknown_since or now) if item.unknown else None
+    if item.unknown:
+        row.unknown_since = row.unknown_since or now
+    elif outcome != Outcome.RELEASED:
+        row.unknown_since = None
 
 
 def record_failure(row: Job, item: Settlement, now: datetime) -> None:

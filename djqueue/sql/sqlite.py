@@ -54,6 +54,7 @@ class SQLite(Portable):
     def begin(self) -> Iterator[None]:
         """Take the write lock at once: a reader that turns writer meets "database is locked" without waiting."""
         connection: Any = self.connection
+        connection.ensure_connection()  # which is when the mode is known
         mode, connection.transaction_mode = connection.transaction_mode, "IMMEDIATE"
         try:
             with transaction.atomic(using=self.alias):
@@ -66,8 +67,9 @@ class SQLite(Portable):
         return self.now(), Job.objects.using(self.alias).in_bulk(ids)
 
     def claim(self, request: ClaimRequest) -> list[ClaimedRow]:
-        sql, params = self._claim_sql(request)
-        found = [self.claimed(row) for row in self.own(lambda: self.fetch(sql, params))]
+        # The clock is read when the write lock is ours: a lease must not be spent waiting for it.
+        rows = self.own_transaction(lambda: self.fetch(*self._claim_sql(request)))
+        found = [self.claimed(row) for row in rows]
         found.sort(key=lambda row: (row.priority, row.enqueued_at, row.id))
         return found
 
@@ -99,7 +101,9 @@ class SQLite(Portable):
         """The expiry of each lease: the claimer's word, else the call's, the task's, the queue's."""
         if request.lease is not None:
             return self.later_sql(request.lease), []
-        cases = [f"WHEN lease IS NOT NULL THEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', {now}, lease || ' seconds')"]
+        # strftime rounds to milliseconds: half a one less makes that rounding down.
+        exact = f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', {now}, (lease - 0.0005) || ' seconds')"
+        cases = [f"WHEN lease IS NOT NULL THEN {exact}"]
         cases += [f"WHEN task = %s THEN {self.later_sql(seconds)}" for seconds in request.task_leases.values()]
         cases += [f"WHEN queue = %s THEN {self.later_sql(request.leases[queue])}" for queue in request.wants]
         return f"CASE {' '.join(cases)} END", [*request.task_leases, *request.wants]

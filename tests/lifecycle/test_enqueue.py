@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -267,6 +267,8 @@ def test_the_largest_payload_that_is_allowed_passes(database):
         ({"retry": 5}, "retry must be a policy"),
         ({"timeout": 0}, "timeout must be more than 0"),
         ({"headers": [1]}, "headers must be a dictionary"),
+        ({"on_commit": ""}, "on_commit must be True, False or a database alias"),
+        ({"on_commit": "nowhere"}, "on_commit must be"),
         ({"prority": 1}, "unknown option 'prority'"),
     ],
 )
@@ -297,3 +299,98 @@ def test_ids_are_uuid_v7(database):
     handle = add.enqueue(1)
     assert isinstance(handle.id, UUID)
     assert handle.id.version == 7
+
+
+@pytest.mark.parametrize("hours", [-12, 0, 14])
+def test_the_ends_of_time(database, hours):
+    """A time that some reader cannot hold would poison its queue for everybody."""
+    zone = timezone(timedelta(hours=hours))
+    good = add.enqueue(1)
+    past = add.using(run_at=datetime.min.replace(tzinfo=zone)).enqueue(1)
+    assert past.status() == "pending"
+    for run in (
+        lambda: add.using(run_at=datetime.max.replace(tzinfo=zone)).enqueue(1),
+        lambda: djqueue.reschedule(good.id, run_at=datetime.max.replace(tzinfo=zone)),
+        lambda: djqueue.requeue(DeadJobFactory().pk, run_at=datetime.max.replace(tzinfo=zone)),
+    ):
+        with pytest.raises(djqueue.InvalidOption, match="run_at must be before the year 9000"):
+            run()
+    assert len(djqueue.Queue("default").claim(5, lease=0)) == 2
+    assert djqueue.maintenance.reap() == 2
+
+
+def test_an_own_id_with_its_key_sent_twice_is_a_duplicate(database):
+    """What a producer that repeats itself sends; on every database the same answer."""
+    own = uuid4()
+    add.using(id=own, dedup_key="k").enqueue(1)
+    with transaction.atomic(using=database):
+        for again in (
+            lambda: add.using(id=own, dedup_key="k").enqueue(2),
+            lambda: add.using(id=own, dedup_key="k", kv={"x": 1}).enqueue(2),
+            lambda: add.enqueue_many([djqueue.call(2).using(id=own, dedup_key="k")]),
+        ):
+            with pytest.raises(djqueue.DuplicateJob):
+                again()
+    assert [job.args for job in rows(Job).all()] == [[1]]
+    assert not rows(KV).exists()
+
+
+@pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_bound", "mysql")
+def test_an_own_id_that_is_being_settled_is_still_taken(database):
+    """The enqueue waits for the settlement, and then finds the id among the kept ones.
+
+    Not under REPEATABLE READ, whose snapshot cannot see them.
+    """
+    own = uuid4()
+    add.using(id=own).enqueue(1)
+    answers: list[object] = []
+
+    def again() -> object:
+        try:
+            return add.using(id=own, kv={"x": 1}).enqueue(2).created
+        except djqueue.DuplicateJob as error:
+            return error.id
+
+    with transaction.atomic(using=database):
+        claim_one().ack()
+        thread = threading.Thread(target=lambda: answers.append(in_thread(again)))
+        thread.start()
+        thread.join(0.2)
+    thread.join(30)
+    assert answers == [own]
+    assert not rows(Job).exists()
+    assert not rows(KV).exists()
+
+
+@pytest.mark.databases(*WITH_ROW_LOCKS)
+def test_an_own_id_under_another_key_takes_nothing_over(database):
+    own = uuid4()
+    answers: list[object] = []
+
+    def second() -> object:
+        try:
+            return add.using(id=own, dedup_key="second", kv={"x": 1}).enqueue(2).created
+        except djqueue.DuplicateJob as error:
+            return error.id
+
+    with transaction.atomic(using=database):
+        add.using(id=own, dedup_key="first").enqueue(1)
+        thread = threading.Thread(target=lambda: answers.append(in_thread(second)))
+        thread.start()
+        thread.join(0.2)
+    thread.join(30)
+    assert answers == [own]
+    assert [(job.args, job.dedup_key) for job in rows(Job).all()] == [([1], "first")]
+    assert not rows(KV).exists()
+
+
+def test_the_later_word_on_the_time_wins(database):
+    when = datetime(2100, 1, 1, tzinfo=UTC)
+    assert add.using(delay=5).using(run_at=when).enqueue(1).job().run_at == when
+    assert add.using(run_at=when).using(delay=0).enqueue(1).status() == "pending"
+
+
+@pytest.mark.parametrize("kwargs", ["abc", [1], 5])
+def test_kwargs_by_name_must_be_a_dictionary(kwargs):
+    with pytest.raises(djqueue.InvalidOption, match="kwargs must be a dictionary"):
+        djqueue.enqueue("x.y", kwargs=kwargs)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import nullcontext
 from datetime import UTC, datetime
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
+from django.db import DataError, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 import djqueue
 from djqueue import call
@@ -205,3 +207,45 @@ def test_memory_is_bounded_by_the_batch(database):
     tracemalloc.stop()
     assert rows(Job).count() == 10_000
     assert peak < 60_000_000
+
+
+@pytest.mark.parametrize("keys", [("a", "b"), ("a", None), (None, None), ("a", "a")])
+def test_one_own_id_twice_in_a_batch_is_refused(database, keys):
+    own = uuid4()
+    items = [call(n).using(id=own, dedup_key=key) for n, key in enumerate(keys)]
+    with pytest.raises(djqueue.DuplicateJob, match="item 1: "):
+        add.enqueue_many(items)
+    assert not rows(Job).exists()
+
+
+def test_an_own_id_does_not_jump_the_queue_of_its_batch(database):
+    add.enqueue_many([call(1), call(2).using(id=UUID(int=7)), call(3).using(dedup_key="a"), call(4)])
+    assert [job.args for job in djqueue.Queue("default").claim(4)] == [[1], [2], [3], [4]]
+
+
+def test_an_empty_batch_does_not_even_begin(database):
+    with CaptureQueriesContext(connections[database]) as captured:
+        assert add.enqueue_many(iter([])) == []
+    assert len(captured) == 0
+
+
+def test_large_arguments_are_spread_over_statements(database):
+    """A statement must fit into the database's largest packet, which is 16 MiB on MariaDB."""
+    handles = later.enqueue_many([call("x" * 600_000) for _ in range(40)])
+    assert rows(Job).count() == len({handle.id for handle in handles}) == 40
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_database_error_of_the_callers_own_loses_nothing_else(database, monkeypatch, atomic):
+    monkeypatch.setattr(enqueueing, "BATCH", 4)
+
+    def items():
+        for n in range(9):
+            yield call(n)
+        raise DataError("from another database")
+
+    with transaction.atomic(using=database) if atomic else nullcontext():
+        with pytest.raises(DataError):
+            add.enqueue_many(items())
+        add.enqueue(99)
+    assert [job.args for job in rows(Job).all()] == [[99]]

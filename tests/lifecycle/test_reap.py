@@ -9,7 +9,7 @@ from djqueue.lifecycle import reap as reaping
 from djqueue.models import Job, Throughput
 from djqueue.sql import statements
 from djqueue.states import Outcome
-from tests.app.tasks import add, steady
+from tests.app.tasks import add, fragile, steady
 from tests.factories import JobFactory
 from tests.tools import WITH_ROW_LOCKS, claim_one, in_thread, in_threads, live, places, rows
 
@@ -136,3 +136,19 @@ def test_the_reaper_and_the_holder_race_and_one_wins(database):
         [winner] = [answer for answer in in_threads(2, act) if answer]
         assert handle.status() == {"reaped": "dead", "acked": "done"}[winner]
         assert len(places(handle.id)) == 1
+
+
+@pytest.mark.parametrize("how", ["task", "call"])
+def test_no_retry_wins_also_over_a_reap(database, how):
+    """Who says that a job must not run twice means it."""
+    handle = fragile.enqueue() if how == "task" else add.using(retry=djqueue.NoRetry()).enqueue(1)
+    claim_one(lease=0)
+    djqueue.maintenance.reap()
+    assert (handle.status(), handle.job().last_error) == ("dead", "lease expired")
+
+
+def test_a_lease_of_zero_that_the_call_gave_is_over_at_once(database):
+    for _ in range(20):
+        add.using(lease=0).enqueue(1)
+    assert len(djqueue.Queue("default").claim(20)) == 20
+    assert djqueue.maintenance.reap() == 20

@@ -176,3 +176,27 @@ def test_reschedule_refuses_bad_input(database):
     ]:
         with pytest.raises(djqueue.InvalidOption, match=message):
             djqueue.reschedule(handle.id, **options)
+
+
+def test_handles_and_records_are_as_good_as_ids(database):
+    handle = add.enqueue(1)
+    assert djqueue.get_job(handle) == djqueue.get_job(handle.job()) == handle.job()
+    job = claim_one()
+    job.dead_letter("x")
+    assert djqueue.requeue(handle).id == handle.id
+    assert djqueue.cancel(handle.job()) is djqueue.CancelOutcome.REMOVED
+    assert djqueue.wait(handle, 0).completed
+
+
+def test_a_malformed_id_is_nobodys(database):
+    with pytest.raises(djqueue.NotDead):
+        djqueue.requeue("123")
+    assert djqueue.reschedule("123", priority=1) is False
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [("abc", None), (None, "abc"), (5, None), (None, [1])])
+def test_arguments_of_the_wrong_shape_are_refused(database, args, kwargs):
+    row = DeadJobFactory()
+    with pytest.raises(djqueue.InvalidOption, match="must be a"):
+        djqueue.requeue(row.pk, args=args, kwargs=kwargs)
+    assert places(row.pk) == ["DeadJob"]

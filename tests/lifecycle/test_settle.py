@@ -13,7 +13,7 @@ from djqueue.sql.base import MAX_ERRORS
 from djqueue.states import Outcome
 from tests.app.tasks import add, eager_retry, fragile, steady
 from tests.factories import DeadJobFactory, DoneJobFactory
-from tests.tools import claim_one, database_now, in_threads, live, places, rows
+from tests.tools import claim_one, database_now, in_threads, live, places, rows, statements_sent
 
 
 def test_ack_moves_the_job_to_the_done_ones(database):
@@ -335,3 +335,52 @@ def test_the_error_history_of_a_job_is_bounded(database):
     rows(Job).filter(pk=handle.id).update(errors=[{"message": "old " + "y" * MAX_ERRORS}, {"message": "kept"}])
     claim_one().nack("new")
     assert [error["message"] for error in handle.job().errors] == ["kept", "new"]
+
+
+class Escaping(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+Unspeakable = type("Unspeakable", (Exception,), {"__module__": "bad\ud800name" + "x" * 5000})
+
+
+@pytest.mark.parametrize("error", [None, ValueError, 5, object(), Escaping(), Unspeakable("x"), ""])
+def test_whatever_is_given_as_an_error_ends_the_attempt(database, error):
+    for act in ("nack", "dead_letter"):
+        handle = add.enqueue(1)
+        getattr(claim_one(), act)(error)
+        assert handle.status() in ("scheduled", "dead")
+        assert len(handle.job().errors) == 1
+
+
+@pytest.mark.parametrize("verdict", [lambda job: settle.nack(job, "boom", delay=60), settle.release, settle.ack])
+def test_many_settlements_take_few_statements(database, verdict):
+    add.enqueue_many([djqueue.call(n) for n in range(400)])
+    items = [verdict(job) for job in djqueue.Queue("default").claim(400)]
+    with statements_sent() as sent:
+        settled = settle.settle_many(items)
+    assert Outcome.LOST not in [item.outcome for item in settled]
+    assert len(sent) <= (1 if database.startswith("postgresql") else 4)
+
+
+def test_a_release_does_not_forget_since_when_the_task_is_unknown(database):
+    djqueue.enqueue("nobody.knows")
+    job = claim_one()
+    settle.settle_one(job, settle.snooze(job, 0, unknown=True))
+    since = live(job.id).unknown_since
+    assert since is not None
+    claim_one().release()
+    assert live(job.id).unknown_since == since
+    job = claim_one()
+    settle.settle_one(job, settle.snooze(job, 0, unknown=True))
+    assert live(job.id).unknown_since == since
+
+
+def test_every_row_can_be_asked_for_every_field_of_a_record(database):
+    from djqueue.records import JobRecord
+    from tests.factories import JobFactory
+
+    for row in (JobFactory(), DoneJobFactory(), DeadJobFactory()):
+        for name in JobRecord.__slots__:
+            assert hasattr(row, name), (type(row), name)

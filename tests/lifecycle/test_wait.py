@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import threading
 import time
@@ -327,6 +328,7 @@ def test_where_notifications_do_not_arrive_it_polls(database, configure, beside,
 
     until_gone()
     monkeypatch.setattr(wakeups, "ROUND_TRIP", 0.1)
+    monkeypatch.setattr(wakeups, "_deaf_until", {})
     monkeypatch.setattr(wakeups.Listen, "_collect", lambda self: None)
     configure(POLL_INTERVAL=0.05)
     claim = beside(djqueue.Queue("default").claim_wait, SOON)
@@ -393,4 +395,83 @@ def test_an_in_memory_database_is_looked_at_from_here(database, settings):
     assert djqueue.Queue("default").claim_wait(0.05) == []
     job.ack()
     assert handle.wait(5).completed
+    assert djqueue.maintenance.sweep_done(0) == 1
+
+
+@pytest.mark.databases("postgresql", "sqlite")
+def test_many_open_files_are_no_hindrance(database, tmp_path):
+    """select() ends at the 1,024th file; a web server does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2000:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    until_gone()
+    files = [open(os.devnull) for _ in range(1100)]  # noqa: SIM115
+    try:
+        listening._forget()  # its pipe is to be made anew, beyond the limit
+        handle = add.enqueue(1)
+        assert handle.wait(0.05).timed_out
+        assert djqueue.Queue("other").claim_wait(0.05) == []
+    finally:
+        for file in files:
+            file.close()
+
+
+def test_a_thread_that_could_not_be_started_is_tried_again(database, monkeypatch):
+    until_gone()
+    row = DoneJobFactory()
+    start = threading.Thread.start
+    refusals = ["once"]
+
+    def refuse(self) -> None:
+        if self.name.startswith("djqueue-listener") and refusals:
+            refusals.pop()
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        djqueue.wait(row.pk, 1)
+    assert djqueue.wait(row.pk, 5).completed
+    assert not listening.listener().waiters
+
+
+@pytest.mark.databases("postgresql")
+def test_a_listener_that_cannot_start_leaves_no_connection_behind(database, monkeypatch):
+    from djqueue import wakeups
+
+    until_gone()
+    connect = wakeups.private_connection
+    made = []
+
+    def refuse_the_second(alias: str):
+        if len(made) % 2:
+            made.append(None)
+            raise OperationalError("too many clients")
+        made.append(connect(alias))
+        return made[-1]
+
+    monkeypatch.setattr(wakeups, "private_connection", refuse_the_second)
+    with pytest.raises(OperationalError, match="too many clients"):
+        add.enqueue(1).wait(5)
+    until_gone()
+    assert all(connection is None or connection.connection is None for connection in made)
+
+
+@pytest.mark.databases("sqlite")
+def test_an_async_wait_on_an_in_memory_database_lets_others_work(database, settings):
+    import asyncio
+
+    from asgiref.sync import async_to_sync
+
+    settings.DJQUEUE = {"DATABASE": "default"}
+
+    async def scene() -> None:
+        handle = await add.aenqueue(1)
+        waiting = asyncio.create_task(handle.await_(5))
+        await asyncio.sleep(0.05)
+        [job] = await djqueue.Queue("default").aclaim()
+        await job.aack()
+        assert (await waiting).completed
+
+    async_to_sync(scene)()
     assert djqueue.maintenance.sweep_done(0) == 1

@@ -16,6 +16,7 @@ INSERT_COLUMNS = [
     ("headers", "text"),
     ("max_attempts", "int4"),
     ("delay", "float8"),
+    ("place", "float8"),
     ("run_at", "timestamptz"),
     ("dedup_key", "text"),
     ("dedup_until", "text"),
@@ -35,7 +36,8 @@ COPY = f"COPY djqueue_job ({', '.join(COPIED)}, enqueued_at, run_at, status) FRO
 def insert_sql(given: str) -> str:
     return f"""
     INSERT INTO djqueue_job AS j ({", ".join(COPIED)}, enqueued_at, run_at, status)
-    SELECT {", ".join(f"g.{name}" for name in COPIED)}, statement_timestamp(), due.run_at,
+    SELECT {", ".join(f"g.{name}" for name in COPIED)},
+           statement_timestamp() + g.place * interval '1 second', due.run_at,
            CASE WHEN due.run_at <= statement_timestamp() THEN 'pending' ELSE 'scheduled' END
     FROM {given},
          LATERAL (SELECT COALESCE(g.run_at, statement_timestamp() + g.delay * interval '1 second')) AS due(run_at)
@@ -56,11 +58,7 @@ LOCK_KEYS = f"""
 """
 # An id that its caller chose may be taken, in any of the three tables; a conflict must not raise, for that would
 # leave the caller's transaction unusable.
-SKIP_TAKEN = """
-    WHERE NOT EXISTS (SELECT FROM djqueue_donejob d WHERE d.id = g.id)
-      AND NOT EXISTS (SELECT FROM djqueue_deadjob d WHERE d.id = g.id)
-    ON CONFLICT DO NOTHING
-"""
+SKIP_TAKEN = "ON CONFLICT DO NOTHING"
 TAKEN = " UNION ALL ".join(
     f"SELECT id FROM {table} WHERE id = ANY(%s::uuid[])"
     for table in ("djqueue_job", "djqueue_donejob", "djqueue_deadjob")

@@ -59,7 +59,7 @@ def settle_sql(*, reaping: bool, notify: bool) -> str:
                 WHEN 'release' THEN 'released'
                 WHEN 'reap' THEN
                     CASE WHEN NOT j.started AND j.returns < {MAX_RETURNS} THEN 'released'
-                         WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'retrying' END
+                         WHEN g.final OR j.attempts >= j.max_attempts THEN 'dead' ELSE 'retrying' END
                 ELSE
                     CASE WHEN j.cancel_requested THEN 'cancelled'
                          WHEN g.final OR j.attempts >= j.max_attempts THEN 'dead' ELSE 'retrying' END
@@ -85,7 +85,8 @@ def settle_sql(*, reaping: bool, notify: bool) -> str:
             started = false,
             returns = j.returns + (h.verdict = 'reap' AND h.outcome = 'released')::int,
             crashes = j.crashes + h.crashed::int,
-            unknown_since = CASE WHEN h.unknown THEN COALESCE(j.unknown_since, statement_timestamp()) END,
+            unknown_since = CASE WHEN h.unknown THEN COALESCE(j.unknown_since, statement_timestamp())
+                                 WHEN h.outcome = 'released' THEN j.unknown_since END,
             failed_at = CASE WHEN h.outcome = 'retrying' THEN statement_timestamp() ELSE j.failed_at END,
             last_error = CASE WHEN h.outcome = 'retrying' THEN h.error ELSE j.last_error END,
             errors = CASE WHEN h.outcome = 'retrying' THEN {errors} ELSE j.errors END
