@@ -2,4 +2,5 @@
 
 PENDING = "djqueue_pending"  # with the queue: jobs may be claimed there
 SCHEDULED = "djqueue_scheduled"  # a job waits for its time: the promoter may have to wake earlier
+CHECK = "djqueue_check"  # tells nothing but that it was heard
 ENDED = "djqueue_ended"  # jobs ended; without ids, waiters look for theirs

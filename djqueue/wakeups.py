@@ -15,7 +15,7 @@ from typing import Any
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from .channels import ENDED, PENDING, SCHEDULED
+from .channels import CHECK, ENDED, PENDING, SCHEDULED
 from .conf import config
 
 Wakeup = tuple[str, str | None]  # channel and queue; None stands for any
@@ -116,7 +116,7 @@ class Listen(Source):
         self.driver: Any = self.connection.connection
         self.driver.add_notify_handler(self._hear)
         with self.connection.cursor() as cursor:
-            for channel in (PENDING, SCHEDULED, ENDED):
+            for channel in (PENDING, SCHEDULED, ENDED, CHECK):
                 cursor.execute(f"LISTEN {channel}")
         self.next_check = time.monotonic() + SAFETY_POLL
 
@@ -125,7 +125,7 @@ class Listen(Source):
         other = private_connection(alias)
         try:
             with other.cursor() as cursor:
-                cursor.execute("SELECT pg_notify(%s, '')", [ENDED])
+                cursor.execute("SELECT pg_notify(%s, '')", [CHECK])
         finally:
             other.close()
         deadline = time.monotonic() + ROUND_TRIP

@@ -122,7 +122,10 @@ def _call_on_dead(record: JobRecord, attempts: int) -> None:
 def _after_commit(send: Callable[[], object]) -> None:
     database = statements()
     if not database.in_caller_transaction():
-        send()
+        try:
+            send()
+        except Exception:
+            logger.exception("announcing failed")  # what it tells has happened all the same
     elif database.connection.in_atomic_block:
         transaction.on_commit(send, using=database.alias, robust=True)
     # With autocommit switched off by hand there is no telling whether it will be committed: nothing is sent.
