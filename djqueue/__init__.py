@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .counters import astats as astats
     from .counters import queues as queues
     from .counters import stats as stats
+    from .current import current_job as current_job
     from .exceptions import Cancelled as Cancelled
     from .exceptions import DjqueueError as DjqueueError
     from .exceptions import DuplicateJob as DuplicateJob
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 _MODULES = {"kv", "maintenance", "signals"}
 _NAMES = {
     "counters": ["aqueues", "astats", "queues", "stats"],
+    "current": ["current_job"],
     "exceptions": [
         "Cancelled",
         "DjqueueError",

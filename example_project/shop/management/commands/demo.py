@@ -1,14 +1,16 @@
-"""Takes an order and steers its jobs in a plain claim loop, a line for every event."""
+"""Takes an order, runs its jobs in a worker and steers them, a line for every event."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
 import djqueue
-from djqueue import registry, signals
+from djqueue import signals
+from djqueue.worker.process import Options, Worker
 from example_project.shop.models import Order
 from example_project.shop.tasks import charge, import_feed, send_newsletter, send_welcome
 
@@ -52,22 +54,10 @@ class Command(BaseCommand):
         self.stdout.write(f"  and it is cancelled: {reminder.cancel()}")
 
     def work(self) -> None:
-        """What `runworker` will do: promote, claim, run, settle."""
+        """What `manage.py runworker --burst` does, and once more when the retries are due."""
         while any(djqueue.stats(name).pending or djqueue.stats(name).scheduled for name in djqueue.queues()):
-            djqueue.maintenance.promote()
-            for name in djqueue.queues():
-                for job in djqueue.Queue(name).claim_wait(timeout=0.02, limit=10):
-                    self.run(job)
-
-    def run(self, job: djqueue.ClaimedJob) -> None:
-        task = registry.find(job.task)
-        assert task is not None
-        try:
-            result = task.func(*job.args, **job.kwargs)
-        except Exception as error:
-            job.nack(error)
-        else:
-            job.ack(result)
+            Worker(Options(burst=True)).run()
+            time.sleep(0.05)
 
     def say(self, text: str) -> None:
         self.stdout.write(self.style.MIGRATE_HEADING(text))

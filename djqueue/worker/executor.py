@@ -1,0 +1,133 @@
+"""One job's run, as a straight line: its outcome is a settlement, and nothing it does is raised here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.db import close_old_connections, connections, reset_queries
+
+from djqueue import registry, signals
+from djqueue.conf import config
+from djqueue.current import CurrentJob, Holding, _current
+from djqueue.exceptions import Cancelled, PermanentFailure, Retry, Snooze
+from djqueue.lifecycle import announce, settle
+from djqueue.lifecycle.claim import ClaimedJob
+from djqueue.records import Settlement
+
+logger = logging.getLogger("djqueue")
+
+NO_TASK = "no task registered"
+UNKNOWN_FIRST, UNKNOWN_LAST = 1.0, 60.0
+
+
+def execute(holding: Holding) -> Settlement:
+    """Run one claimed job of a plain function and tell what became of it."""
+    task = registry.find(holding.job.task)
+    if task is None:
+        return unknown(holding.job)
+    close_old_connections()
+    announce.started([holding.job])
+    try:
+        return call(task.func, holding)
+    finally:
+        clean_up(holding.job)
+
+
+async def aexecute(holding: Holding) -> Settlement:
+    """Run one claimed job of a coroutine function; its synchronous parts have a thread of their own."""
+    task = registry.find(holding.job.task)
+    assert task is not None
+    async with ThreadSensitiveContext() as context:
+        if signals.job_started.receivers:
+            await sync_to_async(announce.started)([holding.job])
+        try:
+            return await acall(task.func, holding)
+        finally:
+            if context in SyncToAsync.context_to_thread_executor:  # it has had synchronous parts
+                await sync_to_async(close_all)(holding.job)
+
+
+def is_async(job: ClaimedJob) -> bool:
+    task = registry.find(job.task)
+    return task is not None and inspect.iscoroutinefunction(task.func)
+
+
+def call(func: Callable[..., Any], holding: Holding) -> Settlement:
+    """Call the function; never raises."""
+    job = holding.job
+    reset = _current.set(CurrentJob(holding))
+    try:
+        return settle.ack(job, func(*job.args, **job.kwargs))
+    except BaseException as error:
+        return failed(job, error)
+    finally:
+        _current.reset(reset)
+
+
+async def acall(func: Callable[..., Any], holding: Holding) -> Settlement:
+    """Await the coroutine; raises only when the worker itself is being stopped."""
+    job = holding.job
+    reset = _current.set(CurrentJob(holding))
+    try:
+        return settle.ack(job, await func(*job.args, **job.kwargs))
+    except asyncio.CancelledError as error:
+        if holding.cancel_requested:
+            return settle.cancel(job)
+        return failed(job, error)
+    except BaseException as error:
+        return failed(job, error)
+    finally:
+        _current.reset(reset)
+
+
+def failed(job: ClaimedJob, error: BaseException) -> Settlement:
+    """What a task raised, as a verdict."""
+    match error:
+        case PermanentFailure():
+            return settle.dead_letter(job, error)
+        case Retry():
+            return settle.nack(job, error, delay=error.delay)
+        case Snooze():
+            return settle.snooze(job, error.delay)
+        case Cancelled():
+            return settle.cancel(job)
+    return settle.nack(job, error)
+
+
+def unknown(job: ClaimedJob) -> Settlement:
+    """Put a job back that no task here is named for: another release may know it; after the grace it dies."""
+    since = job.row.unknown_since
+    age = 0.0 if since is None else (job.claimed_at - since).total_seconds()
+    if age >= config().unknown_task_grace:
+        return settle.dead_letter(job, f"{NO_TASK}: {job.task}", unknown=True)
+    return settle.snooze(job, min(max(age, UNKNOWN_FIRST), UNKNOWN_LAST), unknown=True)
+
+
+def clean_up(job: ClaimedJob) -> None:
+    """Leave nothing of this job to the next one on this thread."""
+    reset_queries()
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
+            logger.warning(
+                "transaction left open, rolled back job=%s task=%s database=%s", job.id, job.task, connection.alias
+            )
+            drop(connection.alias)
+    close_old_connections()
+
+
+def close_all(job: ClaimedJob) -> None:
+    clean_up(job)
+    connections.close_all()
+
+
+def drop(alias: str) -> None:
+    """Close a connection whose state is unknown; the next use makes a new one."""
+    driver = connections[alias].connection
+    if driver is not None:
+        driver.close()
+    del connections[alias]

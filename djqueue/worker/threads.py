@@ -1,0 +1,162 @@
+"""The hands: threads that run plain functions, and one event loop for coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+
+from django.db import connections
+
+from djqueue import registry
+from djqueue.conf import config
+from djqueue.current import Holding
+from djqueue.durations import seconds
+from djqueue.exceptions import TaskTimeout
+from djqueue.lifecycle import settle
+from djqueue.lifecycle.claim import ClaimedJob
+from djqueue.records import Settlement
+
+from . import executor
+from .timeouts import Slot, Timeouts
+
+Report = Callable[[Holding, Settlement], None]
+Work = Holding | Callable[[], None]
+
+
+def timeout_of(job: ClaimedJob) -> float | None:
+    """The call's timeout, else the task's, the queue's, the default."""
+    options = registry.options(job.task)
+    for value in (job.row.timeout, options.timeout, config().queue(job.queue).timeout, config().timeout):
+        if value is not None:
+            return seconds(value, "timeout")
+    return None
+
+
+class Threads:
+    """A fixed number of threads that take holdings, and other small work, from one inbox."""
+
+    def __init__(self, count: int, started: Callable[[Holding], None], report: Report) -> None:
+        self.started = started
+        self.report = report
+        self.inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self.timeouts = Timeouts()
+        self.threads = [
+            threading.Thread(target=self._run, name=f"djqueue-run-{number}", daemon=True) for number in range(count)
+        ]
+
+    def start(self) -> None:
+        self.timeouts.start()
+        for thread in self.threads:
+            thread.start()
+
+    def submit(self, work: Work) -> None:
+        self.inbox.put(work)
+
+    def take_back(self) -> list[Holding]:
+        """What nobody has begun; announcements are done here and now."""
+        unstarted: list[Holding] = []
+        while True:
+            try:
+                work = self.inbox.get_nowait()
+            except queue.Empty:
+                return unstarted
+            if isinstance(work, Holding):
+                unstarted.append(work)
+            elif work is not None:
+                work()
+
+    def stop(self) -> None:
+        for _ in self.threads:
+            self.inbox.put(None)
+        for thread in self.threads:
+            thread.join()
+        self.timeouts.stop()
+
+    def _run(self) -> None:
+        slot = Slot()
+        self.timeouts.slots.append(slot)
+        try:
+            while (work := self.inbox.get()) is not None:
+                if isinstance(work, Holding):
+                    self._run_job(work, slot)
+                else:
+                    work()
+        finally:
+            connections.close_all()
+
+    def _run_job(self, holding: Holding, slot: Slot) -> None:
+        self.started(holding)
+        settlement: Settlement | None = None
+        try:
+            with self.timeouts.limit(slot, timeout_of(holding.job)):
+                settlement = executor.execute(holding)
+        except TaskTimeout as error:
+            # It was raised between the end of the task and the end of the limit.
+            settlement = settlement or settle.nack(holding.job, error)
+        assert settlement is not None
+        self.report(holding, settlement)
+
+
+class Loop:
+    """The event loop of this process's coroutines, with a bound of its own."""
+
+    def __init__(self, bound: int, started: Callable[[Holding], None], report: Report) -> None:
+        self.started = started
+        self.report = report
+        self.bound = bound
+        self.loop = asyncio.new_event_loop()
+        self.tasks: dict[Holding, asyncio.Task[None]] = {}
+        self.thread = threading.Thread(target=self._run, name="djqueue-loop", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def submit(self, holding: Holding) -> None:
+        self.loop.call_soon_threadsafe(self._begin, holding)
+
+    def cancel(self, holding: Holding) -> None:
+        """Cancel the coroutine of a job that should end."""
+        self.loop.call_soon_threadsafe(self._cancel, holding)
+
+    def take_back(self) -> list[Holding]:
+        """What waits for a place in the loop."""
+        return asyncio.run_coroutine_threadsafe(self._take_back(), self.loop).result()
+
+    async def _take_back(self) -> list[Holding]:
+        unstarted = [holding for holding in self.tasks if not holding.started]
+        for holding in unstarted:
+            self.tasks[holding].cancel()
+        return unstarted
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.slots = asyncio.Semaphore(self.bound)
+        self.loop.run_forever()
+        self.loop.close()
+
+    def _begin(self, holding: Holding) -> None:
+        self.tasks[holding] = self.loop.create_task(self._run_job(holding))
+
+    def _cancel(self, holding: Holding) -> None:
+        if holding in self.tasks and holding.started:
+            self.tasks[holding].cancel()
+
+    async def _run_job(self, holding: Holding) -> None:
+        async with self.slots:
+            self.started(holding)
+            try:
+                async with asyncio.timeout(timeout_of(holding.job)) as limit:
+                    settlement = await executor.aexecute(holding)
+                if limit.expired():
+                    settlement = settle.nack(holding.job, TaskTimeout("ran past its timeout"))
+            except TimeoutError:
+                settlement = settle.nack(holding.job, TaskTimeout("ran past its timeout"))
+            finally:
+                self.tasks.pop(holding, None)
+        self.report(holding, settlement)

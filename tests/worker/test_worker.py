@@ -1,0 +1,259 @@
+"""A worker of threads in this process, on every database."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+import djqueue
+from djqueue import call, kv
+from djqueue.worker.process import Options, Worker
+from tests.factories import ago
+from tests.test_signals import heard  # noqa: F401 - a fixture
+from tests.tools import live
+from tests.worker import tasks
+
+PLAIN = ("postgresql", "sqlite", "mysql")
+pytestmark = pytest.mark.databases(*PLAIN)
+
+
+def burst(**options) -> int:
+    """Run until nothing is due."""
+    return Worker(Options(burst=True, **options)).run()
+
+
+@pytest.fixture
+def working(database):
+    """A worker beside the test."""
+    worker = Worker(Options(threads=2))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    yield worker
+    worker.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def eventually(look, seconds: float = 10.0):
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+    return found
+
+
+def test_jobs_of_every_kind_run_to_their_ends(database):
+    plain = tasks.double.enqueue_many([call(n) for n in range(30)])
+    coroutines = tasks.adouble.using(queue="other").enqueue_many([call(n) for n in range(30)])
+    assert burst() == 0
+    assert [handle.job().result for handle in plain] == [2 * n for n in range(30)]
+    assert [handle.job().result for handle in coroutines] == [2 * n for n in range(30)]
+    assert plain[0].job().attempts == 1
+
+
+def test_failures_are_retried_and_their_errors_kept(database):
+    handle = tasks.fail_until.enqueue(3)
+    dead = tasks.fail_until.using(max_attempts=2).enqueue(9)
+    burst()
+    record = handle.job()
+    assert (record.status, record.result, record.attempts) == ("done", "at last", 3)
+    assert [error["message"] for error in record.errors] == ["not yet 1", "not yet 2"]
+    assert record.errors[0]["exception"] == "builtins.ValueError"
+    assert "fail_until" in record.errors[0]["traceback"]
+    assert record.worker_ids == [record.errors[0]["worker"]] * 3
+    assert dead.status() == "dead"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "attempts", "error"),
+    [
+        ("permanent", "dead", 1, "never"),
+        ("retry", "scheduled", 1, "retry requested"),
+        ("snooze", "scheduled", 0, ""),
+        ("cancelled", "cancelled", 1, ""),
+        ("exit", "dead", 2, "3"),
+        ("interrupt", "dead", 2, "KeyboardInterrupt"),
+    ],
+)
+def test_what_a_task_raises_steers_its_job(database, name, status, attempts, error):
+    handle = tasks.raise_it.using(max_attempts=2).enqueue(name)
+    after = tasks.double.enqueue(1)
+    burst()
+    record = handle.job()
+    assert (record.status, record.attempts, record.last_error) == (status, attempts, error)
+    assert after.status() == "done"
+
+
+def test_a_result_that_cannot_be_stored_is_a_failure_that_says_so(database):
+    handle = tasks.return_unstorable.using(max_attempts=1).enqueue()
+    burst()
+    assert handle.status() == "dead"
+    assert "result is of type object" in handle.job().last_error
+
+
+def test_arguments_that_do_not_fit_are_a_normal_failure(database):
+    handle = djqueue.enqueue("tests.worker.tasks.double", args=[1, 2, 3], max_attempts=1)
+    burst()
+    assert handle.status() == "dead"
+    assert handle.job().errors[0]["exception"] == "builtins.TypeError"
+
+
+def test_an_unknown_task_is_put_back_and_then_dies(database, configure):
+    handle = djqueue.enqueue("nobody.knows")
+    burst()
+    record = handle.job()
+    assert (record.status, record.attempts, record.errors) == ("scheduled", 0, [])
+    assert live(handle.id).unknown_since is not None
+    configure(UNKNOWN_TASK_GRACE=0)
+    djqueue.reschedule(handle.id, run_at=ago(1))
+    burst()
+    assert handle.status() == "dead"
+    assert handle.job().last_error == "no task registered: nobody.knows"
+
+
+def test_only_registered_tasks_run(database):
+    handle = djqueue.enqueue("subprocess.getoutput", args=["echo hacked"])
+    burst()
+    assert handle.job().attempts == 0
+
+
+def test_the_current_job(database):
+    handle = tasks.look_at_itself.using(headers={"h": 1}, queue="q").enqueue()
+    burst()
+    assert handle.job().result == [str(handle.id), "tests.worker.tasks.look_at_itself", "q", 1, 3, {"h": 1}, False]
+    with pytest.raises(djqueue.DjqueueError, match="no current job"):
+        djqueue.current_job()
+
+
+def test_progress_and_cancel_reach_a_running_task(working, database):
+    handle = tasks.work_in_steps.enqueue(2000, 0.01)
+    eventually(lambda: (record := handle.job()) and record.progress)
+    assert handle.job().progress["total"] == 2000
+    assert handle.cancel() is djqueue.CancelOutcome.REQUESTED
+    start = time.monotonic()
+    eventually(lambda: handle.status() == "cancelled")
+    assert time.monotonic() - start < 3
+
+
+def test_a_coroutine_is_cancelled(working, database):
+    handle = tasks.asleep.enqueue(60)
+    eventually(lambda: kv.get("asleep"))
+    handle.cancel()
+    eventually(lambda: handle.status() == "cancelled")
+
+
+@pytest.mark.parametrize("task", [tasks.spin, tasks.asleep])
+def test_a_timeout_ends_the_attempt(database, task):
+    arguments = [60] if task is tasks.asleep else []
+    handle = task.using(timeout=0.2, max_attempts=1).enqueue(*arguments)
+    after = tasks.double.enqueue(4)
+    burst(threads=1)
+    assert handle.status() == "dead"
+    assert handle.job().errors[0]["exception"] == "djqueue.exceptions.TaskTimeout"
+    assert after.job().result == 8
+
+
+def test_jobs_that_end_as_their_timeout_comes_touch_no_other(database):
+    """Whatever the timing, each job ends by itself or by its own timeout, and the threads live on."""
+    handles = [tasks.sleep.using(timeout=0.05, max_attempts=1).enqueue(0.05) for _ in range(60)]
+    burst(threads=4)
+    assert {handle.status() for handle in handles} <= {"done", "dead"}
+    after = tasks.double.enqueue_many([call(n) for n in range(20)])
+    burst(threads=4)
+    assert {handle.status() for handle in after} == {"done"}
+
+
+def test_a_transaction_left_open_is_rolled_back_and_reported(database, caplog):
+    with caplog.at_level(logging.WARNING, logger="djqueue"):
+        handles = [tasks.leave_a_transaction_open.enqueue(), tasks.close_the_connection.enqueue()]
+        after = tasks.double.enqueue(1)
+        burst(threads=1)
+    assert [handle.status() for handle in handles] == ["done", "done"]
+    assert "transaction left open" in caplog.text
+    assert kv.get("left") is None
+    assert after.status() == "done"
+
+
+def test_signals_are_sent_once_for_every_event(database, heard):  # noqa: F811
+    handle = tasks.fail_until.enqueue(2)
+    burst()
+    assert handle.status() == "done"
+    # Each once; a retry at once may begin before the failure has been announced.
+    assert sorted(heard.names) == sorted(["queued", "started", "failed", "retrying", "started", "completed"])
+
+
+def test_the_concurrency_of_a_queue_is_kept(database, configure):
+    configure(QUEUES={"narrow": {"concurrency": 2}})
+    handles = [tasks.overlap.using(queue="narrow").enqueue("count", 0.02) for _ in range(12)]
+    burst(threads=6)
+    assert max(handle.job().result for handle in handles) <= 2
+
+
+def test_chosen_and_excluded_queues(database):
+    a, b, c = (tasks.double.using(queue=name).enqueue(1) for name in ("a", "b", "c"))
+    burst(queues={"a": None})
+    assert [handle.status() for handle in (a, b, c)] == ["done", "pending", "pending"]
+    burst(exclude=["c"])
+    assert [handle.status() for handle in (a, b, c)] == ["done", "done", "pending"]
+
+
+def test_a_paused_queue_does_not_hold_a_burst(database):
+    handle = tasks.double.enqueue(1)
+    djqueue.Queue("default").pause()
+    burst()
+    assert handle.status() == "pending"
+
+
+def test_a_busy_queue_does_not_starve_another(database):
+    tasks.double.using(queue="busy", priority=1).enqueue_many([call(n) for n in range(300)])
+    quiet = tasks.double.using(queue="quiet").enqueue(1)
+    Worker(Options(burst=True, max_jobs=100, threads=2)).run()
+    assert quiet.status() == "done"
+
+
+def test_a_waiting_worker_starts_a_job_at_once(working, database):
+    assert tasks.double.enqueue(21).wait(10).record.result == 42
+
+
+def test_a_delayed_job_is_promoted_and_run(working, database, configure):
+    assert tasks.double.using(delay=0.1).enqueue(21).wait(10).record.result == 42
+
+
+def test_a_long_job_keeps_its_lease(working, database):
+    handle = tasks.sleep.using(lease=2).enqueue(4)
+    eventually(lambda: handle.status() == "claimed")
+    deadline = time.monotonic() + 3.5
+    while time.monotonic() < deadline:
+        assert djqueue.maintenance.reap() == 0
+        time.sleep(0.2)
+    assert handle.wait(10).record.attempts == 1
+
+
+def test_a_drain_gives_back_what_was_not_begun(database):
+    worker = Worker(Options(threads=1))
+    running = tasks.sleep.enqueue(1)
+    waiting = tasks.sleep.enqueue_many([call(60) for _ in range(5)])
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    eventually(lambda: worker.running)
+    worker.stop()
+    thread.join(30)
+    assert running.status() == "done"
+    records = [handle.job() for handle in waiting]
+    assert [(record.status, record.attempts, record.worker_ids) for record in records] == [("pending", 0, [])] * 5
+
+
+def test_what_outlives_the_grace_is_given_back_without_an_error(database, configure):
+    configure(SHUTDOWN_GRACE=0.2)
+    worker = Worker(Options(threads=1))
+    handle = tasks.sleep.enqueue(3)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    eventually(lambda: worker.running)
+    worker.stop()
+    thread.join(30)
+    record = handle.job()
+    assert (record.status, record.attempts, record.errors) == ("pending", 0, [])
