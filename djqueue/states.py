@@ -23,8 +23,6 @@ class Status(TextChoices):
     CANCELLED = "cancelled", _("cancelled")
 
 
-LIVE = (Status.SCHEDULED, Status.PENDING, Status.CLAIMED)
-WAITING = (Status.SCHEDULED, Status.PENDING)
 TERMINAL = (Status.DONE, Status.DEAD, Status.CANCELLED)
 
 

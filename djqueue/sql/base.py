@@ -40,6 +40,11 @@ KEPT = (
     "schedule slot"
 ).split()
 
+# What a new job brings along as it is; its times and its status are the statement's.
+GIVEN = (
+    "id task queue priority args kwargs headers max_attempts dedup_key dedup_until retry timeout lease schedule slot"
+).split()
+
 # What a requeued job keeps of its former life.
 REVIVED = "id task queue priority headers max_attempts enqueued_at retry timeout lease schedule".split()
 

@@ -29,7 +29,7 @@ from djqueue.records import (
 from djqueue.states import CancelOutcome, Outcome, Status
 
 from . import rules
-from .base import RETURNED_BY_INSERT, Statements, holders
+from .base import CONFLICT_TRIES, GIVEN, RETURNED_BY_INSERT, Statements, holders
 
 _RETURNED = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
 R = TypeVar("R")
@@ -40,9 +40,6 @@ ROWS_AT_ONCE = 700
 _RETURNED_FIELDS = (
     "status run_at token worker claimed_at lease_expires_at attempts worker_ids started_at started returns crashes "
     "unknown_since failed_at last_error errors"
-).split()
-_INSERT_COLUMNS = (
-    "id task queue priority args kwargs headers max_attempts dedup_key dedup_until retry timeout lease schedule slot"
 ).split()
 
 
@@ -85,7 +82,7 @@ class Portable(Statements):
 
         Not as an upsert: MariaDB's would also write over the row that has the id.
         """
-        while True:
+        for tried in range(1, CONFLICT_TRIES + 1):
             try:
                 found = self.inserted([job], self.fetch(*self._insert_sql([job], clock, upsert=False)))
             except IntegrityError:
@@ -98,12 +95,15 @@ class Portable(Statements):
                 )
                 if hit:
                     return self.inserted([job], hit)
+                if tried == CONFLICT_TRIES:
+                    raise
                 continue  # whoever was in the way is gone
             # The look at the history comes after the insert, which has waited for whoever was moving the job there.
             if self._has("djqueue_donejob", job.id) or self._has("djqueue_deadjob", job.id):
                 self.discard([job.id])
                 raise DuplicateJob(job.id)
             return found
+        raise AssertionError("unreachable")
 
     def _has(self, table: str, job_id: UUID, lock: str = "") -> bool:
         return bool(self.fetch(f"SELECT id FROM {table} WHERE id = %s {lock}", [self.adapt(job_id)]))
@@ -117,10 +117,10 @@ class Portable(Statements):
         for job in jobs:
             run_at = self.later_sql(job.delay) if job.run_at is None else "%s"
             rows.append(
-                f"({holders(_INSERT_COLUMNS)}, {now if clock is None else '%s'}, {run_at}, "
+                f"({holders(GIVEN)}, {now if clock is None else '%s'}, {run_at}, "
                 f"CASE WHEN {run_at} <= {now} THEN 'pending' ELSE 'scheduled' END)"
             )
-            params += [self.adapt(getattr(job, name)) for name in _INSERT_COLUMNS]
+            params += [self.adapt(getattr(job, name)) for name in GIVEN]
             if clock is not None:
                 params.append(self.adapt(clock + timedelta(seconds=job.place)))
             if job.run_at is not None:
@@ -128,7 +128,7 @@ class Portable(Statements):
         keyed = upsert and any(job.dedup_key is not None for job in jobs)
         conflict = self.upsert_sql("(queue, dedup_key) WHERE dedup_key IS NOT NULL", ["dedup_key"]) if keyed else ""
         return (
-            f"INSERT INTO djqueue_job ({', '.join(_INSERT_COLUMNS)}, enqueued_at, run_at, status) "
+            f"INSERT INTO djqueue_job ({', '.join(GIVEN)}, enqueued_at, run_at, status) "
             f"VALUES {', '.join(rows)} {conflict} RETURNING {RETURNED_BY_INSERT}"
         ), params
 

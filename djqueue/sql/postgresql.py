@@ -31,7 +31,7 @@ from djqueue.records import (
 )
 from djqueue.states import CancelOutcome, Outcome, Status
 
-from .base import RECORD_COLUMNS, RETURNED_BY_INSERT, Statements
+from .base import GIVEN, RECORD_COLUMNS, RETURNED_BY_INSERT, Statements
 from .pg import claim, enqueue, lease, pieces, settle, steer
 
 SERIALIZATION_FAILURE = "40001"
@@ -73,7 +73,7 @@ class PostgreSQL(Statements):
             for job in jobs:
                 run_at = job.run_at or now + timedelta(seconds=job.delay)
                 status = Status.PENDING if run_at <= now else Status.SCHEDULED
-                copy.write_row([*(getattr(job, name) for name in enqueue.COPIED), now, run_at, status.value])
+                copy.write_row([*(getattr(job, name) for name in GIVEN), now, run_at, status.value])
                 inserted.append(Inserted(job.id, True, status, run_at, now))
                 wakeups.add((channels.PENDING, job.queue) if run_at <= now else (channels.SCHEDULED, ""))
         if self.notify:

@@ -142,7 +142,7 @@ def test_a_coroutine_is_cancelled(working, database):
     handle = tasks.asleep.enqueue(60)
     eventually(lambda: kv.get("asleep"))
     handle.cancel()
-    eventually(lambda: handle.status() == "cancelled")
+    assert eventually(lambda: handle.status() == "cancelled")
 
 
 @pytest.mark.parametrize("task", [tasks.spin, tasks.asleep])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from djqueue.sql.base import RETURNED_BY_INSERT
+from djqueue.sql.base import GIVEN, RETURNED_BY_INSERT
 
 from .pieces import given
 
@@ -26,17 +26,13 @@ INSERT_COLUMNS = [
     ("schedule", "text"),
     ("slot", "timestamptz"),
 ]
-COPIED = (
-    "id task queue priority args kwargs headers max_attempts dedup_key dedup_until retry timeout lease schedule slot"
-).split()
-
-COPY = f"COPY djqueue_job ({', '.join(COPIED)}, enqueued_at, run_at, status) FROM STDIN"
+COPY = f"COPY djqueue_job ({', '.join(GIVEN)}, enqueued_at, run_at, status) FROM STDIN"
 
 
 def insert_sql(given: str) -> str:
     return f"""
-    INSERT INTO djqueue_job AS j ({", ".join(COPIED)}, enqueued_at, run_at, status)
-    SELECT {", ".join(f"g.{name}" for name in COPIED)},
+    INSERT INTO djqueue_job AS j ({", ".join(GIVEN)}, enqueued_at, run_at, status)
+    SELECT {", ".join(f"g.{name}" for name in GIVEN)},
            statement_timestamp() + g.place * interval '1 second', due.run_at,
            CASE WHEN due.run_at <= statement_timestamp() THEN 'pending' ELSE 'scheduled' END
     FROM {given},

@@ -9,10 +9,11 @@ from djqueue import channels
 # Notifications belong to the statement that makes them true, and come with its commit or not at all. They stand in what
 # it returns: a CTE that nothing refers to would not run.
 WAKE_FOR_PENDING = f", pg_notify('{channels.PENDING}', j.queue)"
-WAKE_FOR_WAITING = f""", CASE j.status
+_WAKE = f"""CASE j.status
     WHEN 'pending' THEN pg_notify('{channels.PENDING}', j.queue) ELSE pg_notify('{channels.SCHEDULED}', '') END"""
+WAKE_FOR_WAITING = f", {_WAKE}"
 # A dedup hit is no news: only an updated row has an xmax.
-WAKE_FOR_NEW = WAKE_FOR_WAITING.replace("CASE j.status", "CASE WHEN j.xmax <> 0 THEN NULL ELSE CASE j.status") + " END"
+WAKE_FOR_NEW = f", CASE WHEN j.xmax = 0 THEN {_WAKE} END"
 
 
 def given(columns: Sequence[tuple[str, str]], name: str) -> str:
