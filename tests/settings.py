@@ -47,6 +47,6 @@ DATABASES = {
     | {"NAME": SCRATCH / "live.sqlite3", "TEST": {"NAME": SCRATCH / "test.sqlite3"}, "OPTIONS": SHARED_SQLITE},
 }
 if "DJQUEUE_TEST_MYSQL_URL" in os.environ:
-    DATABASES["mysql"] = environ.Env().db("DJQUEUE_TEST_MYSQL_URL") | {"TEST": {"NAME": "test_djqueue"}}
+    DATABASES["mysql"] = environ.Env().db("DJQUEUE_TEST_MYSQL_URL")
 
 DJQUEUE = {"DATABASE": "postgresql"}
