@@ -18,15 +18,20 @@ class Holding:
     """A claimed job in a worker's hands, and what the worker has learnt of it since the claim."""
 
     job: ClaimedJob
+    coroutine: bool = False
+    place: int = 0  # on the board
+    submitted: bool = False
     started: bool = False
     started_at: float = 0.0  # monotonic
     reported: bool = False  # its outcome is with the completer
     lost: bool = False
-    cancel_requested: bool = field(default=False)
+    cancel_requested: bool = field(init=False)
+    claim: tuple[UUID, UUID] = field(init=False)
     progress: str | None = None  # not yet written
 
     def __post_init__(self) -> None:
         self.cancel_requested = self.job.cancel_requested
+        self.claim = (self.job.id, self.job.token)
 
 
 class CurrentJob:

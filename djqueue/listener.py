@@ -75,18 +75,24 @@ class Listener:
     def __init__(self, alias: str) -> None:
         self.alias = alias
         self.lock = threading.Lock()
-        self.alarms: dict[str | None, set[Alarm]] = defaultdict(set)  # by queue; None for any
+        self.alarms: dict[Wakeup, set[Alarm]] = defaultdict(set)  # by channel and queue; None for any
         self.waiters: dict[UUID, set[Waiter]] = defaultdict(set)
         self.thread: threading.Thread | None = None
+        self.kind = ""  # of the source, while it is open
         self.interrupt_read, self.interrupt_write = os.pipe()
         os.set_blocking(self.interrupt_read, False)
         os.set_blocking(self.interrupt_write, False)
 
+    @property
+    def is_well(self) -> bool:
+        """Whether everybody who watches will be called in time: nobody has to look for himself."""
+        return bool(self.kind)
+
     @contextmanager
-    def watching(self, queue: str | None, ring: Callable[[], None]) -> Iterator[Alarm]:
-        """Be called whenever jobs of the queue, or of any, may have become claimable."""
+    def watching(self, queue: str | None, ring: Callable[[], None], channel: str = PENDING) -> Iterator[Alarm]:
+        """Be called whenever jobs of the queue, or of any, may have become claimable, or what the channel tells."""
         alarm = Alarm(ring)
-        with self._registered(self.alarms, queue, alarm):
+        with self._registered(self.alarms, (channel, queue), alarm):
             yield alarm
 
     @contextmanager
@@ -139,6 +145,7 @@ class Listener:
     def _serve(self) -> None:
         """Wait and look until nobody has waited for a while."""
         source = open_source(self.alias, self.interrupt_read)
+        self.kind = source.kind
         try:
             # Whatever was committed before we listened was not heard.
             self._react(source, ANYTHING)
@@ -152,18 +159,19 @@ class Listener:
                 self._drain_interrupts()
                 self._react(source, wakeups)
         finally:
+            self.kind = ""
             source.close()
 
     def _react(self, source: Source, wakeups: Iterable[Wakeup]) -> None:
         """Ring those whose queue was named, and look for the jobs that somebody waits for."""
         heard = set(wakeups)
-        queues = {queue for channel, queue in heard if channel == PENDING}
-        ended = any(channel == ENDED for channel, _ in heard)
+        channels = {channel for channel, _ in heard}
+        ended = ENDED in channels
         with self.lock:
             alarms = [
                 alarm
-                for queue, group in self.alarms.items()
-                if queue in queues or (queues and (queue is None or None in queues))
+                for (channel, queue), group in self.alarms.items()
+                if (channel in channels if queue is None else {(channel, queue), (channel, None)} & heard)
                 for alarm in group
             ]
             waiters = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
 
+from . import retries
 from .durations import seconds
 from .exceptions import DuplicateTask
 from .options import TaskOptions
@@ -26,6 +27,7 @@ class RegisteredTask(Protocol):
 
 
 _tasks: dict[str, RegisteredTask] = {}
+_adopted: dict[str, TaskOptions] = {}
 _discovered = False
 _discovering = False
 _lock = threading.RLock()
@@ -52,7 +54,19 @@ def find(name: str) -> RegisteredTask | None:
 def options(name: str) -> TaskOptions:
     """The options of a task; none are set for one that is not registered here."""
     task = find(name)
-    return _NO_OPTIONS if task is None else task.options
+    return _adopted.get(name, _NO_OPTIONS) if task is None else task.options
+
+
+def policies() -> dict[str, str]:
+    """How the tasks that say so are retried, in a form that another process can adopt."""
+    return {task.name: retries.dump(task.options.retry) for task in all_tasks() if task.options.retry is not None}
+
+
+def adopt(policies: Mapping[str, str]) -> None:
+    """Know how tasks are retried without importing them; nothing is imported from now on."""
+    global _discovered
+    _discovered = True
+    _adopted.update({name: TaskOptions(retry=retries.load(policy)) for name, policy in policies.items()})
 
 
 def task_leases() -> dict[str, float]:

@@ -32,6 +32,24 @@ _STATUS = {
 }
 
 
+Relay = Callable[[Signal | None, JobRecord, Settlement | None, Settled | None], None]
+_relay: Relay | None = None
+
+
+def through(relay: Relay | None) -> None:
+    """Let another process announce what happens in this one, which runs no code of the project's."""
+    global _relay
+    _relay = relay
+
+
+def relayed(signal: Signal | None, record: JobRecord, item: Settlement | None, answer: Settled | None) -> None:
+    """Announce what another process has done."""
+    if signal is not None:
+        _send_all(signal, [record])
+    elif item is not None and answer is not None and is_heard(record.task, answer.outcome):
+        _ended(_reread(record.id, answer) or _known(record, item, answer), item, answer)
+
+
 def enqueued(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> None:
     """Announce the jobs that were created; a dedup hit is no news."""
     if not jobs or not signals.job_queued.receivers:
@@ -59,7 +77,9 @@ def settled(job: ClaimedJob, item: Settlement, answer: Settled) -> None:
 
 def reaped(row: Any, item: Settlement, answer: Settled) -> None:
     """Announce that an attempt was taken back from a holder that is gone."""
-    if is_heard(row.task, answer.outcome):
+    if _relay is not None and answer.outcome in _SIGNALS:
+        _relay(None, record_of(row), item, answer)
+    elif is_heard(row.task, answer.outcome):
         _after_commit(lambda: _ended(_reread(row.id, answer) or _known(record_of(row), item, answer), item, answer))
 
 
@@ -101,7 +121,10 @@ _SIGNALS: dict[Outcome, tuple[Signal, ...]] = {
 
 def _send_all(signal: Signal, records: Iterable[JobRecord]) -> None:
     for record in records:
-        _send(signal, record, record.attempts)
+        if _relay is not None:
+            _relay(signal, record, None, None)
+        else:
+            _send(signal, record, record.attempts)
 
 
 def _send(signal: Signal, record: JobRecord, attempt: int, **extra: Any) -> None:

@@ -15,3 +15,15 @@ def promote() -> int:
         promoted += batch
         if batch < BATCH:
             return promoted
+
+
+def due_in() -> float | None:
+    """Seconds until the next scheduled job is due, by the database's clock; None when there is none."""
+    database = statements()
+    rows = database.fetch(
+        f"SELECT run_at, {database.now_sql()} FROM djqueue_job WHERE status = 'scheduled' ORDER BY run_at LIMIT 1"
+    )
+    if not rows:
+        return None
+    run_at, now = map(database.instant, rows[0])
+    return float((run_at - now).total_seconds())

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING
-
-from djqueue import registry, retries
-from djqueue.records import Settlement, waited
-from djqueue.retries import NoRetry, RetryPolicy
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status, Verdict
 
 from . import announce
-from .failure import Failure
-
-if TYPE_CHECKING:
-    from djqueue.models import Job
+from .recover import blame
 
 BATCH = 200
 LEASE_EXPIRED = "lease expired"
@@ -41,27 +32,7 @@ def reap() -> int:
         if not rows:
             return reaped
         last = rows[-1].id
-        items = [_settlement(row, now) for row in rows]
+        items = [blame(row, Verdict.REAP, LEASE_EXPIRED, now) for row in rows]
         for row, item, answer in zip(rows, items, database.settle(items, reaping=True), strict=True):
             reaped += answer.outcome != Outcome.LOST
             announce.reaped(row, item, answer)
-
-
-def _policy(row: Job) -> RetryPolicy | None:
-    return registry.options(row.task).retry if row.retry is None else retries.load(row.retry)
-
-
-def _settlement(row: Job, now: datetime) -> Settlement:
-    assert row.token is not None
-    assert row.claimed_at is not None
-    held = (now - row.claimed_at).total_seconds()
-    return Settlement(
-        id=row.id,
-        token=row.token,
-        verdict=Verdict.REAP,
-        error=LEASE_EXPIRED,
-        entry=Failure(LEASE_EXPIRED).entry(at=now, attempt=row.attempts, worker=row.worker, duration=held),
-        final=isinstance(_policy(row), NoRetry),
-        wait=waited(row.run_at, row.enqueued_at, row.claimed_at),
-        run=held,
-    )

@@ -82,7 +82,10 @@ def give_back(row: Job, item: Settlement, outcome: Outcome, now: datetime) -> No
     row.worker = ""
     row.started = False
     row.returns += item.verdict == Verdict.REAP and outcome == Outcome.RELEASED
-    row.crashes += item.crashed
+    if item.crashed:
+        row.crashes += 1
+    elif item.verdict in (Verdict.NACK, Verdict.SNOOZE):
+        row.crashes = 0  # it came to its own end: the crash was not its doing
     if item.unknown:
         row.unknown_since = row.unknown_since or now
     elif outcome != Outcome.RELEASED:

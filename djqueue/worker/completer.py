@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import logging
-import random
+import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
 from djqueue.current import Holding
 from djqueue.lifecycle import settle
 from djqueue.records import Settled, Settlement
 
-logger = logging.getLogger("djqueue")
+from .pulse import AWAY, Pulse, pause
 
-GROUP = 200
-LONGEST_PAUSE = 5.0
+GROUP = 500
+# While more is in hand than has come in, a group waits for so long to grow.
+LINGER = 0.003
 
 Finished = Callable[[Holding, Settlement, Settled], None]
+Outcomes = list[tuple[Holding, Settlement]]
 
 
 class Completer:
     """One thread; outcomes are kept until the database has taken them, however long it is away."""
 
-    def __init__(self, finished: Finished) -> None:
+    def __init__(self, finished: Finished, pulse: Pulse, in_hand: Callable[[], int]) -> None:
         self.finished = finished
-        self.waiting: deque[tuple[Holding, Settlement]] = deque()
-        self.wakeup = threading.Condition()
-        self.closing = False
+        self.pulse = pulse
+        self.in_hand = in_hand
+        self.inbox: queue.SimpleQueue[tuple[Holding, Settlement] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run, name="djqueue-completer", daemon=True)
 
     def start(self) -> None:
@@ -38,33 +38,39 @@ class Completer:
 
     def report(self, holding: Holding, settlement: Settlement) -> None:
         holding.reported = True
-        with self.wakeup:
-            self.waiting.append((holding, settlement))
-            self.wakeup.notify()
+        self.inbox.put((holding, settlement))
 
     def close(self, timeout: float | None = None) -> bool:
         """Flush what is left and end; False when that took longer than the timeout."""
-        with self.wakeup:
-            self.closing = True
-            self.wakeup.notify()
+        self.inbox.put(None)
         self.thread.join(timeout)
         return not self.thread.is_alive()
 
     def _run(self) -> None:
         try:
-            while group := self._next_group():
-                self._settle(group)
+            while (first := self.inbox.get()) is not None:
+                if not self._settle_with(first):
+                    return
         finally:
             connections.close_all()
 
-    def _next_group(self) -> list[tuple[Holding, Settlement]]:
-        with self.wakeup:
-            self.wakeup.wait_for(lambda: self.waiting or self.closing)
-            return [self.waiting.popleft() for _ in range(min(GROUP, len(self.waiting)))]
+    def _settle_with(self, first: tuple[Holding, Settlement]) -> bool:
+        """Settle this one and what else has come in; False when that was the last."""
+        if self.inbox.qsize() + 1 < min(GROUP, self.in_hand()):
+            time.sleep(LINGER)
+        group = [first]
+        while len(group) < GROUP and not self.inbox.empty():
+            item = self.inbox.get()
+            if item is None:
+                self._settle(group)
+                return False
+            group.append(item)
+        self._settle(group)
+        return True
 
-    def _settle(self, group: list[tuple[Holding, Settlement]]) -> None:
+    def _settle(self, group: Outcomes) -> None:
         answers = self._until_taken([settlement for _, settlement in group])
-        again = []
+        again: Outcomes = []
         for (holding, settlement), answer in zip(group, answers, strict=True):
             if isinstance(answer, Exception):
                 # The database refuses this one for its data: it fails, in words that can be stored.
@@ -79,8 +85,7 @@ class Completer:
         while True:
             try:
                 return settle.settle_many(settlements)
-            except (DatabaseError, InterfaceError) as error:
+            except AWAY as error:
                 failures += 1
-                logger.warning("settling %d jobs failed, trying again error=%s", len(settlements), error)
-                connections.close_all()
-                time.sleep(min(LONGEST_PAUSE, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
+                self.pulse.failed(f"settling {len(settlements)} jobs", error)
+                time.sleep(pause(failures))

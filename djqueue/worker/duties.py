@@ -1,20 +1,19 @@
-"""The maintenance that every worker does, leaderless: reap, promote, sweep."""
+"""What every worker does for the queue as a whole, leaderless: reap, sweep, and tell that it lives."""
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
 from djqueue import maintenance
 from djqueue.conf import config
 
-logger = logging.getLogger("djqueue")
+from .pulse import AWAY, Pulse
 
 SWEEP_INTERVAL = 60.0
 
@@ -22,7 +21,7 @@ SWEEP_INTERVAL = 60.0
 @dataclass
 class Duty:
     name: str
-    work: Callable[[], int]
+    work: Callable[[], object]
     interval: float
     due_at: float = 0.0
 
@@ -30,13 +29,9 @@ class Duty:
 class Duties:
     """A thread that does each duty in its time, for ever, whatever the database does."""
 
-    def __init__(self) -> None:
-        settings = config()
-        self.duties = [
-            Duty("reap", maintenance.reap, settings.reaper_interval),
-            Duty("promote", maintenance.promote, settings.scheduler_interval),
-            Duty("sweep", _sweep, SWEEP_INTERVAL),
-        ]
+    def __init__(self, duties: Sequence[Duty], pulse: Pulse) -> None:
+        self.duties = duties
+        self.pulse = pulse
         self.bell = threading.Event()
         self.stopping = False
         self.thread = threading.Thread(target=self._run, name="djqueue-duties", daemon=True)
@@ -47,7 +42,7 @@ class Duties:
     def stop(self) -> None:
         self.stopping = True
         self.bell.set()
-        self.thread.join()
+        self.thread.join(1)
 
     def _run(self) -> None:
         try:
@@ -56,18 +51,30 @@ class Duties:
                     if time.monotonic() >= duty.due_at and not self.stopping:
                         self._do(duty)
                 self.bell.wait(max(0.0, min(duty.due_at for duty in self.duties) - time.monotonic()))
-                self.bell.clear()
         finally:
             connections.close_all()
 
     def _do(self, duty: Duty) -> None:
         try:
             duty.work()
-        except (DatabaseError, InterfaceError) as error:
-            logger.warning("duty %s failed, trying again error=%s", duty.name, error)
-            connections.close_all()
+        except AWAY as error:
+            self.pulse.failed(duty.name, error)
         duty.due_at = time.monotonic() + duty.interval * random.uniform(0.9, 1.1)
 
 
-def _sweep() -> int:
-    return maintenance.sweep_done() + maintenance.sweep_dead() + maintenance.sweep_kv() + maintenance.roll_up()
+def maintenance_duties(pulse: Pulse) -> list[Duty]:
+    """The reaper and the sweeper."""
+
+    def reap() -> None:
+        # After an outage every lease looks expired: the living renew theirs before anybody takes them.
+        if pulse.steady_for() >= config().lease / 2:
+            maintenance.reap()
+
+    return [Duty("reaping", reap, config().reaper_interval), Duty("sweeping", _sweep, SWEEP_INTERVAL)]
+
+
+def _sweep() -> None:
+    maintenance.sweep_done()
+    maintenance.sweep_dead()
+    maintenance.sweep_kv()
+    maintenance.roll_up()

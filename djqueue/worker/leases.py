@@ -1,31 +1,48 @@
-"""Keeps the leases of everything in hand, in one statement, and learns what was lost and what should be cancelled."""
+"""Keeps the leases of all that the boards show, in one statement, and tells what was lost and what should be cancelled.
+
+It reads memory and needs nothing of the processes that run the jobs: a task that holds the interpreter for a minute
+keeps its lease.
+"""
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable
-from uuid import UUID
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
-from djqueue.current import Holding
-from djqueue.records import Renew
-from djqueue.sql import statements
+from djqueue.lifecycle import lease
+from djqueue.records import Renew, Renewal
 
-logger = logging.getLogger("djqueue")
+from .board import Board, Claim, Entry
+from .pulse import AWAY, Pulse
 
 # Cancel requests reach a running task within a second.
-INTERVAL = 0.5
+INTERVAL = 0.4
+SHORTEST = 0.05
+
+Tell = Callable[[int, list[Claim], list[Claim]], None]  # board's number, cancelled claims, lost claims
+
+
+@dataclass
+class Kept:
+    """What this side knows of a claim."""
+
+    renewed_at: float
+    marked: bool = False  # its row says that it was started
 
 
 class Leases:
-    """What this process holds, by job; a thread renews it until it is settled."""
+    """A thread that renews each lease in its last two thirds, and looks for cancel requests all the time."""
 
-    def __init__(self, cancelled: Callable[[Holding], None]) -> None:
-        self.cancelled = cancelled
-        self.held: dict[UUID, Holding] = {}
-        self.lock = threading.Lock()
+    def __init__(self, boards: Callable[[], Iterable[Board]], tell: Tell, pulse: Pulse) -> None:
+        self.boards = boards
+        self.tell = tell
+        self.pulse = pulse
+        self.kept: dict[Claim, Kept] = {}
+        self.progress: dict[Claim, str] = {}  # not yet written
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name="djqueue-leases", daemon=True)
 
@@ -34,64 +51,62 @@ class Leases:
 
     def stop(self) -> None:
         self.stopping.set()
-        self.thread.join()
-
-    def hold(self, holding: Holding) -> None:
-        with self.lock:
-            self.held[holding.job.id] = holding
-
-    def let_go(self, holding: Holding) -> None:
-        with self.lock:
-            if self.held.get(holding.job.id) is holding:
-                del self.held[holding.job.id]
+        self.thread.join(1)
 
     def _run(self) -> None:
+        wait = INTERVAL
         try:
-            while not self.stopping.wait(INTERVAL):
-                self._turn()
+            while not self.stopping.wait(wait):
+                wait = self._turn()
         finally:
             connections.close_all()
 
-    def _turn(self) -> None:
-        with self.lock:
-            holdings = [holding for holding in self.held.values() if not holding.lost]
-        if not holdings:
-            return
+    def _turn(self) -> float:
+        """Look after everything once; gives the time until the next turn."""
+        shown = [(board.number, entry) for board in self.boards() for entry in board.read()]
+        if not shown:
+            self.kept.clear()
+            self.progress.clear()
+            return INTERVAL
         try:
-            self._renew(holdings)
-        except (DatabaseError, InterfaceError) as error:
-            # The leases are longer than an outage that is worth hiding; the next turn tries again.
-            logger.warning("renewing %d leases failed error=%s", len(holdings), error)
-            connections.close_all()
+            self._keep(shown)
+        except AWAY as error:
+            self.pulse.failed(f"renewing {len(shown)} leases", error)
+        return max(SHORTEST, min(INTERVAL, min(entry.lease for _, entry in shown) / 3))
 
-    def _renew(self, holdings: list[Holding]) -> None:
-        progress = [holding.progress for holding in holdings]
-        answers = statements().renew(
-            [
-                Renew(
-                    id=holding.job.id,
-                    token=holding.job.token,
-                    lease=holding.job.lease,
-                    started=holding.started or None,
-                    progress=text,
-                )
-                for holding, text in zip(holdings, progress, strict=True)
-            ],
-            wait=False,
-        )
-        for holding, text, answer in zip(holdings, progress, answers, strict=True):
-            if answer is None:
-                continue  # locked by somebody: the next turn tries again
-            if holding.progress is text:
-                holding.progress = None
-            if answer.expires_at is None:
-                self._lose(holding)
-            elif answer.cancel_requested and not holding.cancel_requested:
-                holding.cancel_requested = True
-                self.cancelled(holding)
+    def _keep(self, shown: list[tuple[int, Entry]]) -> None:
+        now = time.monotonic()
+        self.kept = {entry.claim: self.kept.get(entry.claim) or Kept(now) for _, entry in shown}
+        progress, self.progress = self.progress, {}
+        due = {entry.claim for _, entry in shown if entry.claim in progress or self._is_due(entry, now)}
+        renewals = [_renewal(entry, progress.get(entry.claim)) for _, entry in shown if entry.claim in due]
+        others = [entry.claim for _, entry in shown if entry.claim not in due]
+        try:
+            answers = lease.renew_many(renewals) | lease.look(others)
+        except AWAY:
+            self.progress = progress | self.progress
+            raise
+        for _, entry in shown:
+            if entry.claim in due and answers[entry.claim] is not None:
+                self.kept[entry.claim] = Kept(now, marked=entry.running)
+        self._pass_on(shown, answers)
 
-    def _lose(self, holding: Holding) -> None:
-        if holding.reported:
-            return  # it may have been settled while we asked; the completer will know
-        holding.lost = True
-        logger.warning("lease lost job=%s task=%s queue=%s", holding.job.id, holding.job.task, holding.job.queue)
+    def _is_due(self, entry: Entry, now: float) -> bool:
+        kept = self.kept[entry.claim]
+        started = entry.running and not kept.marked and now - kept.renewed_at > INTERVAL / 2
+        return started or now - kept.renewed_at >= entry.lease / 3
+
+    def _pass_on(self, shown: list[tuple[int, Entry]], answers: dict[Claim, Renewal | None]) -> None:
+        """Tell each process of its jobs; one that is locked by somebody is asked for again in the next turn."""
+        for number in {number for number, _ in shown}:
+            claims = [entry.claim for owner, entry in shown if owner == number]
+            found = [(claim, answer) for claim in claims if (answer := answers.get(claim)) is not None]
+            cancelled = [claim for claim, answer in found if answer.expires_at and answer.cancel_requested]
+            lost = [claim for claim, answer in found if not answer.expires_at]
+            if cancelled or lost:
+                self.tell(number, cancelled, lost)
+
+
+def _renewal(entry: Entry, progress: str | None) -> Renew:
+    job, token = entry.claim
+    return Renew(id=job, token=token, lease=entry.lease, started=entry.running or None, progress=progress)

@@ -4,97 +4,87 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from functools import partial
-from types import FrameType
+from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
 from djqueue import maintenance, registry
 from djqueue.conf import config
 from djqueue.current import Holding
 from djqueue.identity import identity
 from djqueue.lifecycle import announce, settle
-from djqueue.lifecycle.claim import claim
+from djqueue.lifecycle.claim import ClaimedJob, claim
 from djqueue.listener import listener
 from djqueue.records import Settled, Settlement
-from djqueue.sql import statements
 from djqueue.states import Outcome
 
+from .board import Board, Claim
+from .budget import COROUTINES, Budget
 from .completer import Completer
-from .duties import Duties
 from .executor import is_async
-from .leases import Leases
+from .options import Options
+from .pulse import AWAY, Pulse, pause
 from .threads import Loop, Threads
 
 logger = logging.getLogger("djqueue")
 
-ASYNC_BOUND = 100
-# So much work, in seconds, may lie ready behind the threads: enough to keep them busy during a round trip.
-WORK_IN_HAND = 0.05
-MOST_IN_HAND = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What the command line says."""
-
-    queues: Mapping[str, int | None] = field(default_factory=dict)  # with their concurrency; empty for all
-    exclude: Sequence[str] = ()
-    threads: int = 4
-    burst: bool = False
-    max_jobs: int | None = None
-    maintenance: bool = True
+# How long to wait for a wake-up while the listener is well; it looks for itself every few seconds.
+LONG_WAIT = 60.0
+# How long outcomes may take to be written at the end.
+LAST_FLUSH = 10.0
 
 
 class Worker:
-    """Claimer, hands, completer and leases of one process; the thread that calls `run` is the claimer."""
+    """Claimer, hands and completer of one process; the thread that calls `run` is the claimer.
 
-    def __init__(self, options: Options) -> None:
+    Its board is read by whoever renews the leases: the supervisor, or a thread beside it.
+    """
+
+    def __init__(self, options: Options, board: Board | None = None, *, replaceable: bool = False) -> None:
         self.options = options
+        self.board = board or Board()
+        self.replaceable = replaceable
+        self.pulse = Pulse()
         self.bell = threading.Event()
-        self.draining = False
+        self.draining = ""  # the reason
+        self.deadline = math.inf  # for what runs, once we drain
         self.forced = False
-        self.lock = threading.Lock()
-        self.in_hand: Counter[str] = Counter()  # by queue: claimed and not yet settled
-        self.running = 0
-        self.finished_jobs = 0
-        self.average = WORK_IN_HAND
-        self.turn = 0
-        self.leases = Leases(self._cancelled)
-        self.completer = Completer(self._finished)
-        self.threads = Threads(options.threads, self._started, self.completer.report)
-        self.loop = Loop(ASYNC_BOUND, self._started, self.completer.report)
-        self.duties = Duties() if options.maintenance else None
+        self.on_drain: Callable[[], None] = lambda: None
+        self.held: dict[Claim, Holding] = {}
+        self.alone: Holding | None = None  # a job that once met a crash: nothing runs beside it
+        self.budget = Budget(options)
+        self.completer = Completer(self._finished, self.pulse, lambda: self.budget.in_hand)
+        self.threads = Threads(options.threads, self._started, self.completer.report, self._injured)
+        self.loop = Loop(COROUTINES, self._started, self.completer.report)
 
     def run(self) -> int:
         """Work until told to end; gives the exit code."""
         registry.discover()
-        self.leases.start()
         self.completer.start()
         self.threads.start()
         self.loop.start()
-        if self.duties:
-            self.duties.start()
         with listener().watching(None, self.bell.set):
             self._claim_until_drained()
         self._drain()
         return 1 if self.forced else 0
 
-    def stop(self, number: int = signal.SIGTERM, frame: FrameType | None = None) -> None:
-        """Drain; called a second time, give up what runs."""
-        self.forced = self.draining
-        self.draining = True
-        # A handler interrupts this very thread, perhaps with a lock in hand: another one does what takes locks.
-        threading.Thread(target=self._stopping, args=[signal.Signals(number).name], daemon=True).start()
+    def drain(self, reason: str, within: float | None = None) -> None:
+        """Claim no more, give back what was not begun, end when what runs has ended, or after so many seconds."""
+        if within is not None:
+            self.deadline = min(self.deadline, time.monotonic() + within)
+        if not self.draining:
+            self.draining = reason
+            logger.info("draining worker=%s reason=%r running=%d", identity(), reason, self.budget.running)
+            self.on_drain()
+        self.bell.set()
 
-    def _stopping(self, reason: str) -> None:
-        logger.info("stopping reason=%s %s", reason, "at once" if self.forced else "draining")
+    def force(self) -> None:
+        """Give up what runs."""
+        self.forced = True
         self.bell.set()
 
     # Claim
@@ -104,134 +94,153 @@ class Worker:
         while not self.draining:
             self.bell.clear()
             try:
-                more = self._claim()
+                more = self._tend_alone() if self.alone else self._claim()
                 if not more and self.options.burst and self._is_idle():
                     return
                 failures = 0
-            except (DatabaseError, InterfaceError) as error:
+            except AWAY as error:
                 failures += 1
-                logger.warning("claiming failed, trying again error=%s", error)
-                connections.close_all()
-                self.bell.wait(min(5.0, 0.05 * 2 ** min(failures, 8)))
+                self.pulse.failed("claiming", error)
+                self.bell.wait(pause(failures))
                 continue
             if not more:
-                self.bell.wait(config().poll_interval)
+                self.bell.wait(LONG_WAIT if listener().is_well else config().poll_interval)
 
     def _claim(self) -> bool:
         """Claim once; True when there may be more to claim at once."""
-        free = self._free()
-        wants = self._wants(free)
+        wants = self.budget.wants()
         if not wants:
             return False
-        jobs = claim(wants, limit=free, started=False, worker=identity())
-        with self.lock:
-            self.in_hand.update(job.queue for job in jobs)
-        for holding in map(Holding, jobs):
-            self.leases.hold(holding)
-            (self.loop if is_async(holding.job) else self.threads).submit(holding)
-        got = Counter(job.queue for job in jobs)
-        return any(got[queue] == wanted for queue, wanted in wants.items())
+        jobs = claim(wants, started=False, worker=identity())
+        holdings = [self._hold(job) for job in jobs]
+        if any(job.row.crashes for job in jobs):
+            self._keep_one_alone(holdings)
+            return True
+        for holding in holdings:
+            self._submit(holding)
+        if len(jobs) < sum(wants.values()):
+            self.budget.look_again()
+        return len(jobs) > 0
 
-    def _wants(self, free: int) -> dict[str, int]:
-        """Shares of what is free, one for each queue that has something, beginning with another one each time."""
-        if free <= 0:
-            return {}
-        names = [
-            name
-            for name in statements().claimable_queues()
-            if name not in self.options.exclude and (not self.options.queues or name in self.options.queues)
-        ]
-        if not names:
-            return {}
-        self.turn += 1
-        names = names[self.turn % len(names) :] + names[: self.turn % len(names)]
-        share = math.ceil(free / len(names))
-        wants = {name: min(share, self._permits(name)) for name in names[:free]}
-        return {name: count for name, count in wants.items() if count > 0}
+    def _hold(self, job: ClaimedJob) -> Holding:
+        holding = Holding(job, is_async(job))
+        holding.place = self.board.put(holding.claim, job.lease)
+        self.held[holding.claim] = holding
+        self.budget.took(job, holding.coroutine)
+        return holding
 
-    def _free(self) -> int:
-        """How many more jobs can be started soon; 0 while the store behind the threads is more than half full."""
-        with self.lock:
-            held = self.in_hand.total()
-        store = min(MOST_IN_HAND, self.options.threads * WORK_IN_HAND / max(self.average, 1e-4))
-        most = int(self.options.threads + store)
-        if self.options.max_jobs is not None:
-            most = min(most, self.options.max_jobs - self.finished_jobs)
-        return most - held if held < self.options.threads or held <= most / 2 else 0
+    def _submit(self, holding: Holding) -> None:
+        (self.loop if holding.coroutine else self.threads).submit(holding)
 
-    def _permits(self, queue: str) -> int:
-        """How many more of this queue's jobs may be in our hands."""
-        limit = self.options.queues.get(queue) or config().queue(queue).concurrency
-        if limit is None:
-            return MOST_IN_HAND
-        with self.lock:
-            return max(0, limit - self.in_hand[queue])
+    def _keep_one_alone(self, holdings: list[Holding]) -> None:
+        """Keep the first that met a crash, and give back all the others that have not begun."""
+        self.alone = next(holding for holding in holdings if holding.job.row.crashes)
+        self._give_back(holding for holding in [*holdings, *self._take_back()] if holding is not self.alone)
+
+    def _tend_alone(self) -> bool:
+        """Start the job that must be alone when all others have ended; True when it has ended itself."""
+        assert self.alone is not None
+        if self.alone.claim not in self.held:
+            self.alone = None
+            return True
+        if not self.alone.submitted and self.budget.running == 0:
+            self.alone.submitted = True
+            self._submit(self.alone)
+        return False
 
     def _is_idle(self) -> bool:
         """Whether a burst is over: nothing in hand, nothing due."""
-        with self.lock:
-            if self.in_hand.total():
-                return False
-        return not maintenance.promote() and not self._wants(1)
+        if self.budget.in_hand:
+            return False
+        self.budget.look_again()
+        return not maintenance.promote() and not self.budget.wants()
 
     # What the hands tell
 
-    def _started(self, holding: Holding) -> None:
+    def _started(self, holding: Holding, timeout: float | None) -> None:
         holding.started = True
         holding.started_at = time.monotonic()
-        with self.lock:
-            self.running += 1
+        deadline = 0.0 if timeout is None else holding.started_at + timeout
+        self.board.run(holding.place, holding.claim, holding.job.lease, deadline)
+        self.budget.started()
 
-    def _cancelled(self, holding: Holding) -> None:
-        self.loop.cancel(holding)
+    def _injured(self) -> None:
+        """A timeout was raised somewhere in a thread: who knows which locks it left behind."""
+        if self.replaceable:
+            self.drain("a timeout was raised in it")
 
     def _finished(self, holding: Holding, settlement: Settlement, answer: Settled) -> None:
         """Called by the completer when the outcome has committed."""
         job = holding.job
-        self.leases.let_go(holding)
-        took = time.monotonic() - holding.started_at if holding.started else 0.0
-        with self.lock:
-            self.in_hand[job.queue] -= 1
-            if holding.started:
-                self.running -= 1
-                self.finished_jobs += 1
-                self.average += 0.1 * (took - self.average)
-        logger.info(
-            "%s job=%s task=%s queue=%s attempt=%d/%d seconds=%.3f%s",
-            "lease lost" if answer.outcome == Outcome.LOST else answer.outcome,
-            *(job.id, job.task, job.queue, job.attempt, job.max_attempts, took),
-            f" error={settlement.error.splitlines()[0]!r:.200}" if settlement.error else "",
-        )
+        if self.held.pop(holding.claim, None) is None:
+            return  # it was given back while it ran, and has ended after all
+        self.board.take_down(holding.place)
+        took = time.monotonic() - holding.started_at if holding.started else None
+        self.budget.ended(job, holding.coroutine, took)
+        if logger.isEnabledFor(logging.INFO):
+            logger.info(
+                "%s job=%s task=%s queue=%s attempt=%d/%d seconds=%.3f%s",
+                "lease lost" if answer.outcome == Outcome.LOST else answer.outcome,
+                *(job.id, job.task, job.queue, job.attempt, job.max_attempts, took or 0.0),
+                f" error={settlement.error.splitlines()[0]!r:.200}" if settlement.error else "",
+            )
         if announce.is_heard(job.task, answer.outcome):
             self.threads.submit(partial(announce.settled, job, settlement, answer))
-        if self.options.max_jobs is not None and self.finished_jobs >= self.options.max_jobs:
-            self.draining = True
+        if self.budget.is_spent:
+            self.drain("it has run --max-jobs jobs")
         self.bell.set()
+
+    # What others tell
+
+    def hear(self, cancelled: Iterable[Claim], lost: Iterable[Claim]) -> None:
+        """Some of what we hold should end, or is not ours any more."""
+        for holding in filter(None, map(self.held.get, cancelled)):
+            if not holding.cancel_requested:
+                holding.cancel_requested = True
+                self.loop.cancel(holding)
+        for holding in filter(None, map(self.held.get, lost)):
+            if not holding.lost and not holding.reported:  # else the completer will know
+                holding.lost = True
+                logger.warning("lease lost job=%s task=%s", holding.job.id, holding.job.task)
+
+    def relay(self, *news: Any) -> None:
+        """Announce what the supervisor has done."""
+        self.threads.submit(partial(announce.relayed, *news))
+
+    def take_progress(self) -> dict[Claim, str]:
+        """What tasks have told of their progress since the last call."""
+        told = {}
+        for holding in list(self.held.values()):
+            if (text := holding.progress) is not None:
+                told[holding.claim] = text
+                if holding.progress is text:
+                    holding.progress = None
+        return told
 
     # Drain
 
-    def _drain(self) -> None:
-        """Give back what was not begun, let what runs end within SHUTDOWN_GRACE, then give that back too."""
-        for holding in self.threads.take_back() + self.loop.take_back():
+    def _take_back(self) -> list[Holding]:
+        return self.threads.take_back() + self.loop.take_back()
+
+    def _give_back(self, holdings: Iterable[Holding]) -> None:
+        for holding in holdings:
             self.completer.report(holding, settle.release(holding.job))
-        deadline = time.monotonic() + config().shutdown_grace
-        while self._holds_something() and time.monotonic() < deadline and not self.forced:
+
+    def _drain(self) -> None:
+        """Give back what was not begun, let what runs end within its time, then give that back too."""
+        unbegun = self._take_back()
+        if self.alone and not self.alone.submitted:
+            unbegun.append(self.alone)
+        self._give_back(unbegun)
+        while self.held and time.monotonic() < self.deadline and not self.forced:
             self.bell.wait(0.05)
             self.bell.clear()
-        with self.leases.lock:
-            left = list(self.leases.held.values())
+        left = [holding for holding in list(self.held.values()) if not holding.reported]
         for holding in left:
             logger.warning("released while running job=%s task=%s", holding.job.id, holding.job.task)
-            self.completer.report(holding, settle.release(holding.job))
-        if self.duties:
-            self.duties.stop()
-        self.completer.close(10)
-        self.leases.stop()
+        self._give_back(left)
+        self.completer.close(LAST_FLUSH)
         if not left:
             self.threads.stop()
             self.loop.stop()
         connections.close_all()
-
-    def _holds_something(self) -> bool:
-        with self.lock:
-            return self.in_hand.total() > 0

@@ -21,6 +21,7 @@ from djqueue.records import Settlement
 from . import executor
 from .timeouts import Slot, Timeouts
 
+Started = Callable[[Holding, float | None], None]
 Report = Callable[[Holding, Settlement], None]
 Work = Holding | Callable[[], None]
 
@@ -37,9 +38,10 @@ def timeout_of(job: ClaimedJob) -> float | None:
 class Threads:
     """A fixed number of threads that take holdings, and other small work, from one inbox."""
 
-    def __init__(self, count: int, started: Callable[[Holding], None], report: Report) -> None:
+    def __init__(self, count: int, started: Started, report: Report, injured: Callable[[], None]) -> None:
         self.started = started
         self.report = report
+        self.injured = injured
         self.inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self.timeouts = Timeouts()
         self.threads = [
@@ -55,17 +57,20 @@ class Threads:
         self.inbox.put(work)
 
     def take_back(self) -> list[Holding]:
-        """What nobody has begun; announcements are done here and now."""
-        unstarted: list[Holding] = []
+        """What nobody has begun; announcements stay where they are."""
+        found: list[Work | None] = []
         while True:
             try:
-                work = self.inbox.get_nowait()
+                found.append(self.inbox.get_nowait())
             except queue.Empty:
-                return unstarted
+                break
+        unstarted = []
+        for work in found:
             if isinstance(work, Holding):
                 unstarted.append(work)
-            elif work is not None:
-                work()
+            else:
+                self.inbox.put(work)
+        return unstarted
 
     def stop(self) -> None:
         for _ in self.threads:
@@ -87,10 +92,11 @@ class Threads:
             connections.close_all()
 
     def _run_job(self, holding: Holding, slot: Slot) -> None:
-        self.started(holding)
+        timeout = timeout_of(holding.job)
+        self.started(holding, timeout)
         settlement: Settlement | None = None
         try:
-            with self.timeouts.limit(slot, timeout_of(holding.job)):
+            with self.timeouts.limit(slot, timeout, self.injured):
                 settlement = executor.execute(holding)
         except TaskTimeout as error:
             # It was raised between the end of the task and the end of the limit.
@@ -102,7 +108,7 @@ class Threads:
 class Loop:
     """The event loop of this process's coroutines, with a bound of its own."""
 
-    def __init__(self, bound: int, started: Callable[[Holding], None], report: Report) -> None:
+    def __init__(self, bound: int, started: Started, report: Report) -> None:
         self.started = started
         self.report = report
         self.bound = bound
@@ -149,9 +155,10 @@ class Loop:
 
     async def _run_job(self, holding: Holding) -> None:
         async with self.slots:
-            self.started(holding)
+            timeout = timeout_of(holding.job)
+            self.started(holding, timeout)
             try:
-                async with asyncio.timeout(timeout_of(holding.job)) as limit:
+                async with asyncio.timeout(timeout) as limit:
                     settlement = await executor.aexecute(holding)
                 if limit.expired():
                     settlement = settle.nack(holding.job, TaskTimeout("ran past its timeout"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.db import connections
@@ -66,8 +66,8 @@ class Timeouts:
         self.thread.join()
 
     @contextmanager
-    def limit(self, slot: Slot, seconds: float | None) -> Iterator[None]:
-        """Raise TaskTimeout in the body when it runs longer."""
+    def limit(self, slot: Slot, seconds: float | None, injured: Callable[[], None]) -> Iterator[None]:
+        """Raise TaskTimeout in the body when it runs longer, and tell that it was."""
         if seconds is None:
             yield
             return
@@ -79,6 +79,7 @@ class Timeouts:
             if slot.disarm():
                 # Whatever it interrupted, perhaps in the middle of a conversation with the database.
                 connections.close_all()
+                injured()
 
     def _run(self) -> None:
         while not self.stopping.wait(RESOLUTION):

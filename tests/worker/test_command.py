@@ -49,7 +49,7 @@ def test_a_burst_runs_what_is_due_and_ends(database, runworker):
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert {handle.status() for handle in handles} == {"done"}
-    assert f"queues=all database={database} threads=2" in output
+    assert f"queues=all database={database} processes=1 threads=2" in output
     assert output.count("done job=") == 50
     assert "task=tests.worker.tasks.double queue=default attempt=1/3" in output
 

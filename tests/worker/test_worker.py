@@ -10,7 +10,8 @@ import pytest
 
 import djqueue
 from djqueue import call, kv
-from djqueue.worker.process import Options, Worker
+from djqueue.worker.options import Options
+from djqueue.worker.single import SingleProcess
 from tests.factories import ago
 from tests.test_signals import heard  # noqa: F401 - a fixture
 from tests.tools import live
@@ -22,13 +23,13 @@ pytestmark = pytest.mark.databases(*PLAIN)
 
 def burst(**options) -> int:
     """Run until nothing is due."""
-    return Worker(Options(burst=True, **options)).run()
+    return SingleProcess(Options(burst=True, **options)).run()
 
 
 @pytest.fixture
 def working(database):
     """A worker beside the test."""
-    worker = Worker(Options(threads=2))
+    worker = SingleProcess(Options(threads=2))
     thread = threading.Thread(target=worker.run)
     thread.start()
     yield worker
@@ -210,7 +211,7 @@ def test_a_paused_queue_does_not_hold_a_burst(database):
 def test_a_busy_queue_does_not_starve_another(database):
     tasks.double.using(queue="busy", priority=1).enqueue_many([call(n) for n in range(300)])
     quiet = tasks.double.using(queue="quiet").enqueue(1)
-    Worker(Options(burst=True, max_jobs=100, threads=2)).run()
+    SingleProcess(Options(burst=True, max_jobs=100, threads=2)).run()
     assert quiet.status() == "done"
 
 
@@ -233,7 +234,7 @@ def test_a_long_job_keeps_its_lease(working, database):
 
 
 def test_a_drain_gives_back_what_was_not_begun(database):
-    worker = Worker(Options(threads=1))
+    worker = SingleProcess(Options(threads=1))
     running = tasks.sleep.enqueue(1)
     waiting = tasks.sleep.enqueue_many([call(60) for _ in range(5)])
     thread = threading.Thread(target=worker.run)
@@ -248,7 +249,7 @@ def test_a_drain_gives_back_what_was_not_begun(database):
 
 def test_what_outlives_the_grace_is_given_back_without_an_error(database, configure):
     configure(SHUTDOWN_GRACE=0.2)
-    worker = Worker(Options(threads=1))
+    worker = SingleProcess(Options(threads=1))
     handle = tasks.sleep.enqueue(3)
     thread = threading.Thread(target=worker.run)
     thread.start()

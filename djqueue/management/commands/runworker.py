@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
@@ -16,9 +17,15 @@ from djqueue.conf import config
 from djqueue.exceptions import InvalidOption
 from djqueue.identity import identity
 from djqueue.options import check_queue
-from djqueue.worker.process import Options, Worker
+from djqueue.worker import databases, reload
+from djqueue.worker.options import Options
+from djqueue.worker.pulse import AWAY
+from djqueue.worker.single import SingleProcess
+from djqueue.worker.supervisor import Supervisor
 
 LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+CAN_FORK = hasattr(os, "fork")
+MEGABYTE = 1024 * 1024
 
 
 class Command(BaseCommand):
@@ -27,22 +34,51 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--queue", action="append", default=[], metavar="NAME[=CONCURRENCY]", help="only this queue"
+            "--queue",
+            action="append",
+            default=[],
+            metavar="NAME[=CONCURRENCY]",
+            help="only this queue; several in the order of preference",
         )
         parser.add_argument("--exclude", action="append", default=[], metavar="NAME", help="all queues but this one")
-        parser.add_argument("--threads", type=int, default=4, help="jobs of plain functions at once (default 4)")
+        parser.add_argument(
+            "--processes",
+            type=int,
+            default=1 if CAN_FORK else 0,
+            help="worker processes (default 1); 0 runs everything in this one",
+        )
+        parser.add_argument(
+            "--threads", type=int, default=4, help="plain functions at once in each process (default 4)"
+        )
         parser.add_argument("--burst", action="store_true", help="end when nothing is due")
-        parser.add_argument("--max-jobs", type=int, help="end after so many jobs")
-        parser.add_argument("--no-maintenance", action="store_true", help="no reaper, promoter and sweeps here")
+        parser.add_argument("--max-jobs", type=int, help="replace a process after so many jobs")
+        parser.add_argument("--max-memory", type=int, metavar="MB", help="replace a process that grows beyond this")
+        parser.add_argument("--reload", action="store_true", help="start over when code changes (for development)")
+        parser.add_argument("--no-scheduler", action="store_true", help="no schedules here")
+        parser.add_argument(
+            "--no-maintenance", action="store_true", help="no reaper, promoter, sweeps and schedules here"
+        )
+        parser.add_argument("--name", default="", help="shown in the list of workers and in process titles")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        worker = Worker(self.read_options(options))
-        self.set_up_logging(options["verbosity"])
+    def handle(self, *args: Any, **given: Any) -> None:
+        options = self.read_options(given)
+        self.set_up_logging(given["verbosity"])
+        if given["reload"]:
+            reload.run()
+        databases.prepare()
+        try:
+            sys.exit(self.run_worker(options))
+        except KeyboardInterrupt:  # before there was anything to drain
+            sys.exit(0)
+
+    def run_worker(self, options: Options) -> int:
+        if options.processes:
+            return Supervisor(options).run(lambda: self.prepare(options))
+        worker = SingleProcess(options)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, worker.stop)
-        self.wait_for_tables()
-        self.print_banner(worker.options)
-        sys.exit(worker.run())
+        self.prepare(options)
+        return worker.run()
 
     def read_options(self, given: dict[str, Any]) -> Options:
         try:
@@ -51,16 +87,22 @@ class Command(BaseCommand):
                 check_queue(name)
         except InvalidOption as error:
             raise CommandError(str(error)) from error
-        for name in ("threads", "max_jobs"):
-            if given[name] is not None and given[name] < 1:
-                raise CommandError(f"--{name.replace('_', '-')} must be 1 or more")
+        for name, least in {"processes": 0, "threads": 1, "max_jobs": 1, "max_memory": 1}.items():
+            if given[name] is not None and given[name] < least:
+                raise CommandError(f"--{name.replace('_', '-')} must be {least} or more")
+        if given["processes"] and not CAN_FORK:
+            raise CommandError("this system cannot fork: use --processes 0, and start several workers")
         return Options(
             queues=queues,
             exclude=given["exclude"],
+            processes=given["processes"],
             threads=given["threads"],
             burst=given["burst"],
             max_jobs=given["max_jobs"],
+            max_memory=given["max_memory"] and given["max_memory"] * MEGABYTE,
+            scheduler=not given["no_scheduler"],
             maintenance=not given["no_maintenance"],
+            name=given["name"],
         )
 
     def set_up_logging(self, verbosity: int) -> None:
@@ -71,24 +113,42 @@ class Command(BaseCommand):
             handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
             logger.addHandler(handler)
 
+    def prepare(self, options: Options) -> None:
+        self.wait_for_tables()
+        self.print_banner(options)
+
     def wait_for_tables(self) -> None:
-        """A worker may be started before the migrations of its release have run."""
+        """A worker may be started before its database, and before the migrations of its release have run."""
         connection = connections[config().database]
-        said = False
-        while "djqueue_job" not in connection.introspection.table_names():
-            if not said:
-                self.stderr.write("The tables of djqueue are not there yet: waiting for manage.py migrate.")
-                said = True
-            time.sleep(1)
+        said = ""
+        while True:
+            try:
+                if "djqueue_job" in connection.introspection.table_names():
+                    return
+                problem = "The tables of djqueue are not there yet: waiting for manage.py migrate."
+            except AWAY as error:
+                connection.close()
+                problem = f"The database does not answer, trying again: {error}".strip()
+            if problem != said:
+                self.stderr.write(problem)
+                said = problem
+            time.sleep(0.5)
 
     def print_banner(self, options: Options) -> None:
         queues = ", ".join(f"{name}={limit}" if limit else name for name, limit in options.queues.items()) or "all"
         but = f" but {', '.join(options.exclude)}" if options.exclude else ""
-        upkeep = "" if options.maintenance else " maintenance=off"
-        self.stdout.write(
-            f"djqueue worker {identity()} queues={queues}{but} database={config().database} "
-            f"threads={options.threads}{upkeep}"
-        )
+        parts = [
+            f"djqueue worker {identity()}",
+            *([f"name={options.name}"] if options.name else []),
+            f"queues={queues}{but}",
+            f"database={config().database}",
+            f"processes={options.processes}",
+            f"threads={options.threads}",
+            f"wake-up={databases.wake_up()}",
+            *([] if options.maintenance else ["maintenance=off"]),
+            *([] if options.scheduler and options.maintenance else ["schedules=off"]),
+        ]
+        self.stdout.write(" ".join(parts))
         self.stdout.flush()
 
 

@@ -84,7 +84,8 @@ def settle_sql(*, reaping: bool, notify: bool) -> str:
                               THEN NULL ELSE j.started_at END,
             started = false,
             returns = j.returns + (h.verdict = 'reap' AND h.outcome = 'released')::int,
-            crashes = j.crashes + h.crashed::int,
+            crashes = CASE WHEN h.crashed THEN j.crashes + 1
+                           WHEN h.verdict IN ('nack', 'snooze') THEN 0 ELSE j.crashes END,
             unknown_since = CASE WHEN h.unknown THEN COALESCE(j.unknown_since, statement_timestamp())
                                  WHEN h.outcome = 'released' THEN j.unknown_since END,
             failed_at = CASE WHEN h.outcome = 'retrying' THEN statement_timestamp() ELSE j.failed_at END,

@@ -10,7 +10,8 @@ from django.db import transaction
 
 import djqueue
 from djqueue import signals
-from djqueue.worker.process import Options, Worker
+from djqueue.worker.options import Options
+from djqueue.worker.single import SingleProcess
 from example_project.shop.models import Order
 from example_project.shop.tasks import charge, import_feed, send_newsletter, send_welcome
 
@@ -56,7 +57,7 @@ class Command(BaseCommand):
     def work(self) -> None:
         """What `manage.py runworker --burst` does, and once more when the retries are due."""
         while any(djqueue.stats(name).pending or djqueue.stats(name).scheduled for name in djqueue.queues()):
-            Worker(Options(burst=True)).run()
+            SingleProcess(Options(burst=True)).run()
             time.sleep(0.05)
 
     def say(self, text: str) -> None:

@@ -1,0 +1,134 @@
+"""How fast does one worker process drain no-op jobs? Beside a bare hand-written loop, in the same run.
+
+python -m benchmarks.worker [--jobs 20000] [--future 200000] [--threads 4] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from .database import set_up
+from .workers import Running, worker
+
+BATCH = 100
+BARE = """
+    CREATE TABLE bare_job (id uuid PRIMARY KEY, priority int, enqueued_at timestamptz, args text, status text);
+    CREATE INDEX bare_job_claim ON bare_job (priority, enqueued_at, id) WHERE status = 'pending';
+"""
+CLAIM = """
+    WITH picked AS MATERIALIZED (
+        SELECT id FROM bare_job WHERE status = 'pending' ORDER BY priority, enqueued_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+    ) UPDATE bare_job j SET status = 'claimed' FROM picked WHERE j.id = picked.id RETURNING j.id, j.args
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--future", type=int, default=200_000)
+    parser.add_argument("--threads", default="4")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    set_up()
+    from tests.fill import fill
+
+    run("DROP TABLE IF EXISTS bare_job")
+    run(BARE)
+    with worker("--threads", options.threads, "-v", "1") as running:
+        bare, ours = measure(running, options.jobs, options.rounds)
+        print(f"ratio {ours / bare:.2f} of the bare loop")
+        fill("djqueue_job", options.future, status="'scheduled'", run_at="now() + interval '1 day'")
+        run("VACUUM ANALYZE djqueue_job")
+        _, beside = measure(running, options.jobs, options.rounds)
+        print(f"ratio {beside / ours:.2f} with {options.future:,} future jobs in the table")
+
+
+def measure(running: Running, jobs: int, rounds: int) -> tuple[float, float]:
+    """The best of a few rounds each, taken by turns."""
+    bare = ours = 0.0
+    for _ in range(rounds):
+        bare = max(bare, bare_loop(jobs))
+        ours = max(ours, drain(running, jobs))
+    return bare, ours
+
+
+def run(sql: str, *params: object) -> None:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params or None)
+
+
+def bare_loop(jobs: int) -> float:
+    """Claim and delete in batches, on a connection of its own."""
+    import psycopg
+    from django.db import connection
+
+    run("TRUNCATE bare_job")
+    run(
+        "INSERT INTO bare_job SELECT gen_random_uuid(), 1000, now() + n * interval '1 microsecond', '[1]', 'pending' "
+        f"FROM generate_series(1, {jobs}) AS n"
+    )
+    run("VACUUM ANALYZE bare_job")
+    done = 0
+    with psycopg.connect(**connection.get_connection_params() | {"context": None}, autocommit=True) as bare:
+        start, cpu = time.perf_counter(), time.process_time()
+        while rows := bare.execute(CLAIM, [BATCH]).fetchall():
+            bare.execute("DELETE FROM bare_job WHERE id = ANY(%s)", [[row[0] for row in rows]])
+            done += len(rows)
+        took, cpu = time.perf_counter() - start, time.process_time() - cpu
+    assert done == jobs
+    print(
+        f"bare loop  {jobs / took:>8.0f} jobs/s   {2 / BATCH:.3f} statements/job   {cpu / jobs * 1e6:5.0f} µs of CPU/job"
+    )
+    return jobs / took
+
+
+def drain(running: Running, jobs: int) -> float:
+    """From the moment that a paused queue is resumed until nothing is left of it."""
+    import djqueue
+
+    from .tasks import nothing
+
+    queue = djqueue.Queue("default")
+    queue.pause()
+    nothing.enqueue_many(djqueue.call(n) for n in range(jobs))
+    run("VACUUM ANALYZE djqueue_job")
+    time.sleep(0.5)
+    statements, commits, cpu = running.statements(), committed(), running.cpu()
+    start = time.perf_counter()
+    queue.resume()
+    polls = 0
+    while is_busy():
+        polls += 1
+        time.sleep(0.02)
+    took = time.perf_counter() - start
+    statements, cpu = running.statements() - statements, running.cpu() - cpu
+    time.sleep(1.1)  # backends flush their counters once a second
+    commits = committed() - commits - polls
+    print(
+        f"djqueue    {jobs / took:>8.0f} jobs/s   {statements / jobs:.3f} statements/job   "
+        f"{cpu / jobs * 1e6:5.0f} µs of CPU/job   {commits / jobs:.3f} commits/job"
+    )
+    return jobs / took
+
+
+def is_busy() -> bool:
+    from djqueue.sql import statements
+
+    return any(
+        statements().fetch(f"SELECT 1 FROM djqueue_job WHERE status = '{status}' LIMIT 1")
+        for status in ("pending", "claimed")
+    )
+
+
+def committed() -> int:
+    from djqueue.sql import statements
+
+    found = statements().fetch("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+    return int(found[0][0])
+
+
+if __name__ == "__main__":
+    main()

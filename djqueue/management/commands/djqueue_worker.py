@@ -1,0 +1,5 @@
+"""`runworker` under a name that no other app has."""
+
+from djqueue.management.commands.runworker import Command
+
+__all__ = ["Command"]

@@ -1,0 +1,135 @@
+"""How much a process claims: what it can start soon, shared out among the queues that have something."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+from djqueue.conf import config
+from djqueue.lifecycle.claim import ClaimedJob
+from djqueue.sql import statements
+
+from .board import PLACES
+from .options import Options
+
+COROUTINES = 100  # at once in one process
+# So much work, in seconds, may lie ready behind the threads: enough to keep them busy during a round trip.
+WORK_IN_HAND = 0.05
+MOST_IN_HAND = 400
+# Queues that were found are claimed from for so long without looking for others.
+LOOK_AGAIN = 0.25
+
+
+class Budget:
+    """Counts what is in hand: claimed and not yet settled."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.lock = threading.Lock()
+        self.by_queue: Counter[str] = Counter()
+        self.for_threads = 0
+        self.for_loop = 0
+        self.running = 0
+        self.finished = 0
+        self.average = WORK_IN_HAND  # seconds of a thread's job
+        self.coroutine_queues: set[str] = set()  # whose last job was a coroutine
+        self.names: list[str] = []
+        self.names_until = 0.0
+        self.turn = 0
+
+    # What happens to jobs
+
+    def took(self, job: ClaimedJob, coroutine: bool) -> None:
+        with self.lock:
+            self.by_queue[job.queue] += 1
+            if coroutine:
+                self.for_loop += 1
+                self.coroutine_queues.add(job.queue)
+            else:
+                self.for_threads += 1
+                self.coroutine_queues.discard(job.queue)
+
+    def started(self) -> None:
+        with self.lock:
+            self.running += 1
+
+    def ended(self, job: ClaimedJob, coroutine: bool, seconds: float | None) -> None:
+        """A job was settled; `seconds` is how long it ran, if it did."""
+        with self.lock:
+            self.by_queue[job.queue] -= 1
+            if coroutine:
+                self.for_loop -= 1
+            else:
+                self.for_threads -= 1
+            if seconds is not None:
+                self.running -= 1
+                self.finished += 1
+                if not coroutine:
+                    self.average += 0.1 * (seconds - self.average)
+
+    @property
+    def in_hand(self) -> int:
+        return self.for_threads + self.for_loop
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has run as many jobs as it may."""
+        return self.options.max_jobs is not None and self.finished >= self.options.max_jobs
+
+    # What to claim
+
+    def wants(self) -> dict[str, int]:
+        """How many jobs of which queues to ask for now."""
+        room = min(PLACES - self.in_hand, MOST_IN_HAND)
+        if self.options.max_jobs is not None:
+            room = min(room, self.options.max_jobs - self.finished - self.in_hand)
+        threads, loop = min(room, self._room_of_threads()), min(room, COROUTINES - self.for_loop)
+        if max(threads, loop) <= 0:
+            return {}
+        names = self._queues()
+        plain = [name for name in names if name not in self.coroutine_queues]
+        wants = self._share(plain, threads) | self._share([name for name in names if name not in plain], loop)
+        return {name: count for name in names if (count := min(wants.get(name, 0), self._permits(name))) > 0}
+
+    def look_again(self) -> None:
+        """Forget which queues had something."""
+        self.names_until = 0.0
+
+    def _room_of_threads(self) -> int:
+        """How many more jobs the threads can start soon; 0 while the store behind them is more than half full."""
+        count = self.options.threads
+        most = int(count + min(MOST_IN_HAND, count * WORK_IN_HAND / max(self.average, 1e-4)))
+        return most - self.for_threads if self.for_threads < count or self.for_threads <= most / 2 else 0
+
+    def _queues(self) -> list[str]:
+        """The queues to claim from, in the order of preference where there is one, else each first in its turn."""
+        if time.monotonic() >= self.names_until:
+            chosen, exclude = self.options.queues, self.options.exclude
+            found = [name for name in statements().claimable_queues() if name not in exclude]
+            self.names = [name for name in chosen if name in found] if chosen else found
+            self.names_until = time.monotonic() + LOOK_AGAIN
+        self.turn += 1
+        # Every so often the last is first: nobody waits for ever behind a queue that is never empty.
+        if not self.names or (self.options.queues and self.turn % 8):
+            return self.names
+        first = self.turn % len(self.names)
+        return self.names[first:] + self.names[:first]
+
+    def _share(self, names: list[str], room: int) -> dict[str, int]:
+        """Equal shares; with an order of preference one place for each, and the rest for the first."""
+        names = names[: max(0, room)]
+        if not names:
+            return {}
+        if self.options.queues:
+            return dict.fromkeys(names, 1) | {names[0]: room - len(names) + 1}
+        share, more = divmod(room, len(names))
+        return {name: share + (place < more) for place, name in enumerate(names)}
+
+    def _permits(self, queue: str) -> int:
+        """How many more of this queue's jobs may be in our hands."""
+        limit = self.options.queues.get(queue) or config().queue(queue).concurrency
+        if limit is None:
+            return MOST_IN_HAND
+        with self.lock:
+            return max(0, limit - self.by_queue[queue])

@@ -1,0 +1,22 @@
+"""What the command line says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a worker works; what is not given is as the documentation says."""
+
+    queues: Mapping[str, int | None] = field(default_factory=dict)  # with their concurrency; empty for all
+    exclude: Sequence[str] = ()
+    processes: int = 1
+    threads: int = 4
+    burst: bool = False
+    max_jobs: int | None = None
+    max_memory: int | None = None  # bytes
+    scheduler: bool = True
+    maintenance: bool = True
+    name: str = ""
