@@ -1,4 +1,4 @@
-"""`manage.py runworker` for benchmarks: `python -m benchmarks.runworker [arguments …]`, on the database of DATABASE_URL.
+"""`manage.py runworker` for benchmarks: `python -m benchmarks.runworker [arguments …]`, on DATABASE_URL.
 
 DJQUEUE is read from the environment as JSON; a byte is added to the file BENCHMARK_STATEMENTS for every statement.
 """

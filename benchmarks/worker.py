@@ -12,14 +12,11 @@ from .database import set_up
 from .workers import Running, worker
 
 BATCH = 100
-BARE = """
-    CREATE TABLE bare_job (id uuid PRIMARY KEY, priority int, enqueued_at timestamptz, args text, status text);
-    CREATE INDEX bare_job_claim ON bare_job (priority, enqueued_at, id) WHERE status = 'pending';
-"""
 CLAIM = """
     WITH picked AS MATERIALIZED (
-        SELECT id FROM bare_job WHERE status = 'pending' ORDER BY priority, enqueued_at, id LIMIT %s FOR UPDATE SKIP LOCKED
-    ) UPDATE bare_job j SET status = 'claimed' FROM picked WHERE j.id = picked.id RETURNING j.id, j.args
+        SELECT id FROM djqueue_job WHERE status = 'pending'
+        ORDER BY priority, enqueued_at, id LIMIT %s FOR UPDATE SKIP LOCKED
+    ) UPDATE djqueue_job j SET status = 'claimed' FROM picked WHERE j.id = picked.id RETURNING j.id, j.task, j.args, j.kwargs
 """
 
 
@@ -33,8 +30,6 @@ def main() -> None:
     set_up()
     from tests.fill import fill
 
-    run("DROP TABLE IF EXISTS bare_job")
-    run(BARE)
     with worker("--threads", options.threads, "-v", "1") as running:
         bare, ours = measure(running, options.jobs, options.rounds)
         print(f"ratio {ours / bare:.2f} of the bare loop")
@@ -60,22 +55,29 @@ def run(sql: str, *params: object) -> None:
         cursor.execute(sql, params or None)
 
 
+def fill_queue(jobs: int) -> None:
+    import djqueue
+
+    from .tasks import nothing
+
+    nothing.enqueue_many(djqueue.call(n) for n in range(jobs))
+    run("VACUUM ANALYZE djqueue_job")
+
+
 def bare_loop(jobs: int) -> float:
-    """Claim and delete in batches, on a connection of its own."""
+    """Claim and delete in batches, from the same table, on a connection of its own; the worker sees a paused queue."""
     import psycopg
     from django.db import connection
 
-    run("TRUNCATE bare_job")
-    run(
-        "INSERT INTO bare_job SELECT gen_random_uuid(), 1000, now() + n * interval '1 microsecond', '[1]', 'pending' "
-        f"FROM generate_series(1, {jobs}) AS n"
-    )
-    run("VACUUM ANALYZE bare_job")
+    import djqueue
+
+    djqueue.Queue("default").pause()
+    fill_queue(jobs)
     done = 0
     with psycopg.connect(**connection.get_connection_params() | {"context": None}, autocommit=True) as bare:
         start, cpu = time.perf_counter(), time.process_time()
         while rows := bare.execute(CLAIM, [BATCH]).fetchall():
-            bare.execute("DELETE FROM bare_job WHERE id = ANY(%s)", [[row[0] for row in rows]])
+            bare.execute("DELETE FROM djqueue_job WHERE id = ANY(%s)", [[row[0] for row in rows]])
             done += len(rows)
         took, cpu = time.perf_counter() - start, time.process_time() - cpu
     assert done == jobs
@@ -89,12 +91,9 @@ def drain(running: Running, jobs: int) -> float:
     """From the moment that a paused queue is resumed until nothing is left of it."""
     import djqueue
 
-    from .tasks import nothing
-
     queue = djqueue.Queue("default")
     queue.pause()
-    nothing.enqueue_many(djqueue.call(n) for n in range(jobs))
-    run("VACUUM ANALYZE djqueue_job")
+    fill_queue(jobs)
     time.sleep(0.5)
     statements, commits, cpu = running.statements(), committed(), running.cpu()
     start = time.perf_counter()
@@ -107,11 +106,16 @@ def drain(running: Running, jobs: int) -> float:
     statements, cpu = running.statements() - statements, running.cpu() - cpu
     time.sleep(1.1)  # backends flush their counters once a second
     commits = committed() - commits - polls
-    print(
-        f"djqueue    {jobs / took:>8.0f} jobs/s   {statements / jobs:.3f} statements/job   "
-        f"{cpu / jobs * 1e6:5.0f} µs of CPU/job   {commits / jobs:.3f} commits/job"
-    )
+    show("djqueue", jobs, took, statements, cpu, commits)
     return jobs / took
+
+
+def show(name: str, jobs: int, took: float, statements: int, cpu: float, commits: int) -> None:
+    print(
+        f"{name:<10} {jobs / took:>8.0f} jobs/s   {statements / jobs:.3f} statements/job   "
+        f"{commits / jobs:.3f} commits/job   {cpu / jobs * 1e6:5.0f} µs of CPU/job",
+        flush=True,
+    )
 
 
 def is_busy() -> bool:

@@ -48,7 +48,7 @@ def worker(*arguments: str, **options: Any) -> Iterator[Running]:
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.runworker", *arguments],
             env=os.environ | {"DJQUEUE": json.dumps(options), "BENCHMARK_STATEMENTS": str(statements)},
-            stdout=subprocess.PIPE,
+            stdout=Path(folder, "log").open("w"),
             text=True,
             start_new_session=True,
         )
@@ -57,7 +57,7 @@ def worker(*arguments: str, **options: Any) -> Iterator[Running]:
             yield Running(process, statements)
         finally:
             process.terminate()
-            process.communicate()
+            process.wait()
 
 
 def _wait_until_ready() -> None:

@@ -23,6 +23,7 @@ class Holding:
     submitted: bool = False
     started: bool = False
     started_at: float = 0.0  # monotonic
+    seconds: float = 0.0  # that it ran
     reported: bool = False  # its outcome is with the completer
     lost: bool = False
     cancel_requested: bool = field(init=False)

@@ -213,7 +213,7 @@ class Statements(ABC):
     def claimed(self, row: Sequence[Any]) -> ClaimedRow:
         """Build a ClaimedRow from a row of CLAIMED columns."""
         values = dict(zip(CLAIMED, row, strict=True))
-        for name in _CLAIMED_INSTANTS:
+        for name in CLAIMED_INSTANTS:
             values[name] = self.instant(values[name])
         values["id"] = self.uuid(values["id"])
         values["cancel_requested"] = bool(values["cancel_requested"])
@@ -301,7 +301,7 @@ RECORD_COLUMNS = (
     "last_attempted_at claimed_at lease_expires_at completed_at failed_at last_error errors result progress "
     "cancel_requested dedup_key worker_ids schedule slot"
 ).split()
-_CLAIMED_INSTANTS = [name for name in CLAIMED if name.endswith("_at") or name in ("unknown_since", "slot")]
+CLAIMED_INSTANTS = [name for name in CLAIMED if name.endswith("_at") or name in ("unknown_since", "slot")]
 _INSTANTS = [name for name in RECORD_COLUMNS if name.endswith("_at") or name == "slot"]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +31,7 @@ from djqueue.records import (
 )
 from djqueue.states import CancelOutcome, Outcome, Status
 
-from .base import GIVEN, RECORD_COLUMNS, RETURNED_BY_INSERT, Statements
+from .base import CLAIMED, CLAIMED_INSTANTS, GIVEN, RECORD_COLUMNS, RETURNED_BY_INSERT, Statements
 from .pg import claim, enqueue, lease, pieces, settle, steer
 
 SERIALIZATION_FAILURE = "40001"
@@ -141,15 +141,15 @@ class PostgreSQL(Statements):
             list(request.task_leases.values()),
         ]
         rows = self.own(lambda: self.fetch(claim.CLAIM, params))
-        found = [ClaimedRow(*row) for row in rows]
+        found = [_claimed(row) for row in rows]
         # UPDATE … RETURNING gives them in the order of the join.
         found.sort(key=lambda row: (row.priority, row.enqueued_at, row.id))
         return found
 
     def settle(self, settlements: Sequence[Settlement], *, reaping: bool = False) -> list[Settled]:
-        arrays = [[getattr(item, name) for item in settlements] for name, _ in settle.SETTLE_COLUMNS]
-        sql = settle.settle_sql(reaping=reaping, notify=self.notify)
-        rows = self.own(lambda: self.fetch(sql, arrays))
+        names, params = pieces.columns_of(settlements, settle.SETTLE_COLUMNS)
+        sql = settle.settle_sql(reaping=reaping, notify=self.notify, varying=names)
+        rows = self.own(lambda: self.fetch(sql, params))
         found: dict[UUID, Settled] = {row[0]: Settled(Outcome(row[1]), row[2]) for row in rows}
         return [found.get(item.id, Settled(Outcome.LOST)) for item in settlements]
 
@@ -184,3 +184,14 @@ class PostgreSQL(Statements):
     def promote(self, limit: int) -> list[str]:
         sql = f"{claim.PROMOTE} RETURNING j.queue {pieces.WAKE_FOR_PENDING if self.notify else ''}"
         return [row[0] for row in self.own(lambda: self.fetch(sql, [limit]))]
+
+
+_INSTANTS = [CLAIMED.index(name) for name in CLAIMED_INSTANTS]
+
+
+def _claimed(row: Sequence[Any]) -> ClaimedRow:
+    values = list(row)
+    for place in _INSTANTS:
+        if (seconds := values[place]) is not None:
+            values[place] = datetime.fromtimestamp(seconds, UTC)
+    return ClaimedRow._make(values)

@@ -22,14 +22,15 @@ LOOK_AGAIN = 0.25
 
 
 class Budget:
-    """Counts what is in hand: claimed and not yet settled."""
+    """Counts what is in hand: waiting for a thread or the loop, running, and waiting to be settled."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.lock = threading.Lock()
-        self.by_queue: Counter[str] = Counter()
+        self.by_queue: Counter[str] = Counter()  # waiting or running, as are the next two
         self.for_threads = 0
         self.for_loop = 0
+        self.in_hand = 0
         self.running = 0
         self.finished = 0
         self.average = WORK_IN_HAND  # seconds of a thread's job
@@ -42,6 +43,7 @@ class Budget:
 
     def took(self, job: ClaimedJob, coroutine: bool) -> None:
         with self.lock:
+            self.in_hand += 1
             self.by_queue[job.queue] += 1
             if coroutine:
                 self.for_loop += 1
@@ -55,22 +57,23 @@ class Budget:
             self.running += 1
 
     def ended(self, job: ClaimedJob, coroutine: bool, seconds: float | None) -> None:
-        """A job was settled; `seconds` is how long it ran, if it did."""
+        """A job has an outcome; `seconds` is how long it ran, if it did."""
         with self.lock:
             self.by_queue[job.queue] -= 1
             if coroutine:
                 self.for_loop -= 1
             else:
                 self.for_threads -= 1
-            if seconds is not None:
-                self.running -= 1
-                self.finished += 1
-                if not coroutine:
+                if seconds is not None:
                     self.average += 0.1 * (seconds - self.average)
 
-    @property
-    def in_hand(self) -> int:
-        return self.for_threads + self.for_loop
+    def settled(self, ran: bool) -> None:
+        """Its outcome has been written."""
+        with self.lock:
+            self.in_hand -= 1
+            if ran:
+                self.running -= 1
+                self.finished += 1
 
     @property
     def is_spent(self) -> bool:
@@ -81,7 +84,7 @@ class Budget:
 
     def wants(self) -> dict[str, int]:
         """How many jobs of which queues to ask for now."""
-        room = min(PLACES - self.in_hand, MOST_IN_HAND)
+        room = PLACES - self.in_hand
         if self.options.max_jobs is not None:
             room = min(room, self.options.max_jobs - self.finished - self.in_hand)
         threads, loop = min(room, self._room_of_threads()), min(room, COROUTINES - self.for_loop)
@@ -96,11 +99,19 @@ class Budget:
         """Forget which queues had something."""
         self.names_until = 0.0
 
+    @property
+    def is_low(self) -> bool:
+        """Whether a thread has nothing to do, or the store behind them is half empty."""
+        return self.for_threads < self.options.threads or self.for_threads <= self._store / 2
+
+    @property
+    def _store(self) -> int:
+        """How many jobs may wait for a thread."""
+        return int(min(MOST_IN_HAND, self.options.threads * WORK_IN_HAND / max(self.average, 1e-4)))
+
     def _room_of_threads(self) -> int:
-        """How many more jobs the threads can start soon; 0 while the store behind them is more than half full."""
-        count = self.options.threads
-        most = int(count + min(MOST_IN_HAND, count * WORK_IN_HAND / max(self.average, 1e-4)))
-        return most - self.for_threads if self.for_threads < count or self.for_threads <= most / 2 else 0
+        """How many more jobs the threads can start soon."""
+        return self.options.threads + self._store - self.for_threads if self.is_low else 0
 
     def _queues(self) -> list[str]:
         """The queues to claim from, in the order of preference where there is one, else each first in its turn."""
@@ -130,6 +141,6 @@ class Budget:
         """How many more of this queue's jobs may be in our hands."""
         limit = self.options.queues.get(queue) or config().queue(queue).concurrency
         if limit is None:
-            return MOST_IN_HAND
+            return PLACES
         with self.lock:
             return max(0, limit - self.by_queue[queue])

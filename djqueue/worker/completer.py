@@ -37,7 +37,6 @@ class Completer:
         self.thread.start()
 
     def report(self, holding: Holding, settlement: Settlement) -> None:
-        holding.reported = True
         self.inbox.put((holding, settlement))
 
     def close(self, timeout: float | None = None) -> bool:

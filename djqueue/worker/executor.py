@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
-from django.db import close_old_connections, connections, reset_queries
+from django.db import close_old_connections, connections
 
 from djqueue import registry, signals
 from djqueue.conf import config
@@ -110,14 +110,15 @@ def unknown(job: ClaimedJob) -> Settlement:
 
 def clean_up(job: ClaimedJob) -> None:
     """Leave nothing of this job to the next one on this thread."""
-    reset_queries()
     for connection in connections.all(initialized_only=True):
+        connection.queries_log.clear()
         if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
             logger.warning(
                 "transaction left open, rolled back job=%s task=%s database=%s", job.id, job.task, connection.alias
             )
             drop(connection.alias)
-    close_old_connections()
+        else:
+            connection.close_if_unusable_or_obsolete()
 
 
 def close_all(job: ClaimedJob) -> None:

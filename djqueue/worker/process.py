@@ -58,8 +58,8 @@ class Worker:
         self.alone: Holding | None = None  # a job that once met a crash: nothing runs beside it
         self.budget = Budget(options)
         self.completer = Completer(self._finished, self.pulse, lambda: self.budget.in_hand)
-        self.threads = Threads(options.threads, self._started, self.completer.report, self._injured)
-        self.loop = Loop(COROUTINES, self._started, self.completer.report)
+        self.threads = Threads(options.threads, self._started, self._report, self._injured)
+        self.loop = Loop(COROUTINES, self._started, self._report)
 
     def run(self) -> int:
         """Work until told to end; gives the exit code."""
@@ -164,6 +164,15 @@ class Worker:
         self.board.run(holding.place, holding.claim, holding.job.lease, deadline)
         self.budget.started()
 
+    def _report(self, holding: Holding, settlement: Settlement) -> None:
+        took = time.monotonic() - holding.started_at if holding.started else None
+        self.budget.ended(holding.job, holding.coroutine, took)
+        holding.seconds = took or 0.0
+        holding.reported = True
+        self.completer.report(holding, settlement)
+        if holding.coroutine or self.budget.is_low:
+            self.bell.set()
+
     def _injured(self) -> None:
         """A timeout was raised somewhere in a thread: who knows which locks it left behind."""
         if self.replaceable:
@@ -175,20 +184,20 @@ class Worker:
         if self.held.pop(holding.claim, None) is None:
             return  # it was given back while it ran, and has ended after all
         self.board.take_down(holding.place)
-        took = time.monotonic() - holding.started_at if holding.started else None
-        self.budget.ended(job, holding.coroutine, took)
+        self.budget.settled(holding.started)
         if logger.isEnabledFor(logging.INFO):
             logger.info(
                 "%s job=%s task=%s queue=%s attempt=%d/%d seconds=%.3f%s",
                 "lease lost" if answer.outcome == Outcome.LOST else answer.outcome,
-                *(job.id, job.task, job.queue, job.attempt, job.max_attempts, took or 0.0),
+                *(job.id, job.task, job.queue, job.attempt, job.max_attempts, holding.seconds),
                 f" error={settlement.error.splitlines()[0]!r:.200}" if settlement.error else "",
             )
         if announce.is_heard(job.task, answer.outcome):
             self.threads.submit(partial(announce.settled, job, settlement, answer))
         if self.budget.is_spent:
             self.drain("it has run --max-jobs jobs")
-        self.bell.set()
+        if self.alone or not self.held or self.budget.is_low:
+            self.bell.set()
 
     # What others tell
 
@@ -224,7 +233,7 @@ class Worker:
 
     def _give_back(self, holdings: Iterable[Holding]) -> None:
         for holding in holdings:
-            self.completer.report(holding, settle.release(holding.job))
+            self._report(holding, settle.release(holding.job))
 
     def _drain(self) -> None:
         """Give back what was not begun, let what runs end within its time, then give that back too."""

@@ -7,7 +7,7 @@ from functools import cache
 from djqueue import channels
 from djqueue.sql.base import BUCKETS, KEPT, MAX_ERRORS, MAX_RETURNS
 
-from .pieces import given, upsert
+from .pieces import given_with_constants, upsert
 
 SETTLE_COLUMNS = [
     ("id", "uuid"),
@@ -28,7 +28,7 @@ MOVED = [name for name in KEPT if name not in ("failed_at", "last_error", "error
 
 
 @cache
-def settle_sql(*, reaping: bool, notify: bool) -> str:
+def settle_sql(*, reaping: bool, notify: bool, varying: tuple[str, ...]) -> str:
     """All verdicts in one statement, found by primary key and token alone.
 
     With `AND status = 'claimed'` the planner would walk the partial index of claimed rows with all its dead entries.
@@ -64,7 +64,7 @@ def settle_sql(*, reaping: bool, notify: bool) -> str:
                     CASE WHEN j.cancel_requested THEN 'cancelled'
                          WHEN g.final OR j.attempts >= j.max_attempts THEN 'dead' ELSE 'retrying' END
             END AS outcome
-        FROM {given(SETTLE_COLUMNS, "g")}
+        FROM {given_with_constants(SETTLE_COLUMNS, varying, "g")}
         JOIN djqueue_job j ON j.id = g.id AND j.token = g.token {guard}
         ORDER BY j.id
         {lock}
