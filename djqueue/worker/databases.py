@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
 
@@ -21,10 +22,21 @@ SQLITE_TIMEOUT = 30.0
 WAL = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"
 
 
+# A job is shorter than a request, and there are more of them: a new connection for each would take longer than most.
+KEPT_FOR = 60
+
+
 def prepare() -> None:
-    """Complete the OPTIONS of the queue's database, before anything has connected; what the project says stays."""
-    connection = connections[config().database]
-    connection.close()
+    """Complete the settings of databases before anything has connected; what the project says stays."""
+    for connection in connections.all():
+        connection.close()
+        settings = connection.settings_dict
+        if settings["CONN_MAX_AGE"] == 0 and "pool" not in settings["OPTIONS"]:
+            settings.update(CONN_MAX_AGE=KEPT_FOR, CONN_HEALTH_CHECKS=True)
+    _prepare_queue(connections[config().database])
+
+
+def _prepare_queue(connection: BaseDatabaseWrapper) -> None:
     options: dict[str, Any] = connection.settings_dict.setdefault("OPTIONS", {})
     if connection.vendor == "postgresql":
         for name, value in KEEPALIVE.items():

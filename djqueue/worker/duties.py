@@ -44,6 +44,13 @@ class Duties:
         self.bell.set()
         self.thread.join(1)
 
+    def hurry(self, name: str) -> None:
+        """Do a duty now."""
+        for duty in self.duties:
+            if duty.name == name:
+                duty.due_at = 0.0
+        self.bell.set()
+
     def _run(self) -> None:
         try:
             while not self.stopping:
@@ -51,6 +58,7 @@ class Duties:
                     if time.monotonic() >= duty.due_at and not self.stopping:
                         self._do(duty)
                 self.bell.wait(max(0.0, min(duty.due_at for duty in self.duties) - time.monotonic()))
+                self.bell.clear()
         finally:
             connections.close_all()
 

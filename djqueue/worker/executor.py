@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from djqueue.records import Settlement
 
 logger = logging.getLogger("djqueue")
 
+HOME = os.getcwd()
 NO_TASK = "no task registered"
 UNKNOWN_FIRST, UNKNOWN_LAST = 1.0, 60.0
 
@@ -110,6 +112,7 @@ def unknown(job: ClaimedJob) -> Settlement:
 
 def clean_up(job: ClaimedJob) -> None:
     """Leave nothing of this job to the next one on this thread."""
+    go_home(job)
     for connection in connections.all(initialized_only=True):
         connection.queries_log.clear()
         if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
@@ -119,6 +122,17 @@ def clean_up(job: ClaimedJob) -> None:
             drop(connection.alias)
         else:
             connection.close_if_unusable_or_obsolete()
+
+
+def go_home(job: ClaimedJob) -> None:
+    """The current directory is the whole process's."""
+    try:
+        if os.getcwd() == HOME:
+            return
+    except OSError:  # it has been removed
+        pass
+    logger.warning("current directory changed, changed back job=%s task=%s", job.id, job.task)
+    os.chdir(HOME)
 
 
 def close_all(job: ClaimedJob) -> None:

@@ -10,10 +10,10 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(parent: int) -> None:
-    """Be killed by the kernel when the parent ends; where that cannot be had, the end of a pipe tells."""
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Be signalled by the kernel when the parent ends; where that cannot be had, the end of a pipe tells."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:  # it ended before we asked
             os._exit(1)
 

@@ -27,6 +27,7 @@ class Report:
     """What a worker process tells of itself."""
 
     identity: str
+    pid: int
     running: int
     finished: int
     memory: int
@@ -52,6 +53,7 @@ class Link:
         budget = self.worker.budget
         report = Report(
             identity=identity(),
+            pid=os.getpid(),
             running=budget.running,
             finished=budget.finished,
             memory=resident_memory(),

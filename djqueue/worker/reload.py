@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +13,10 @@ from django.utils import autoreload
 
 from djqueue import registry
 
+from .kinship import die_with_parent
+
 GRACE = 5.0
+RELOADER = "DJQUEUE_RELOADER"
 
 
 def run() -> None:
@@ -20,10 +25,16 @@ def run() -> None:
     sys.exit(0)
 
 
+def end_with_reloader() -> None:
+    """Drain when the process that watches the files ends, however it does."""
+    if RELOADER in os.environ:
+        die_with_parent(int(os.environ[RELOADER]), signal.SIGTERM)
+
+
 def _watch() -> None:
     registry.discover()  # so that the modules of tasks are watched
     arguments = [argument for argument in sys.orig_argv[1:] if argument != "--reload"]
-    worker = subprocess.Popen([sys.executable, *arguments])
+    worker = subprocess.Popen([sys.executable, *arguments], env=os.environ | {RELOADER: str(os.getpid())})
     atexit.register(_end, worker)
     worker.wait()
     threading.Event().wait()  # it ended by itself: the next change of code starts another

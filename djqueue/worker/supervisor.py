@@ -176,8 +176,9 @@ class Supervisor:
     def _hear(self, child: Child) -> None:
         for report in child.reports():
             if child.life is None:
-                child.life = Life(report.identity, child.pid)
-                logger.debug("process ready worker=%s pid=%d", report.identity, child.pid)
+                child.life = Life(report.identity, report.pid)
+                logger.debug("process ready worker=%s pid=%d", report.identity, report.pid)
+                self.upkeep.beat_soon()
             life = child.life
             life.running, life.finished, life.memory = report.running, report.finished, report.memory
             life.draining = child.draining = child.draining or report.draining
@@ -192,8 +193,6 @@ class Supervisor:
                     case Forked(number=number, pid=pid):
                         child = next(child for child in self.children if child.board.number == number)
                         child.pid = pid
-                        if child.life:
-                            child.life.pid = pid
                         if child.killed_for:
                             child.kill("")
                     case Exited(pid=pid, status=status):
@@ -250,6 +249,7 @@ class Supervisor:
         if child.life:
             child.life.stopped = True
             self.ended.append(child.life)
+            self.upkeep.beat_soon()
         if code == 0:
             self.recovery.add(Estate(entries, frozenset(), "left behind", crashed=False))
             if self.options.burst and not child.draining:

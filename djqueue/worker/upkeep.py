@@ -12,6 +12,8 @@ from .options import Options
 from .pulse import Pulse
 from .scheduler import Scheduler
 
+HEARTBEAT = "heartbeat"
+
 
 class Upkeep:
     """Starts and stops them together."""
@@ -28,7 +30,7 @@ class Upkeep:
         self.lives = lives
         self.heartbeats = Heartbeats(options, supervisor)
         self.leases = Leases(boards, tell, self.pulse)
-        duties = [Duty("heartbeat", self.beat, INTERVAL)]
+        duties = [Duty(HEARTBEAT, self.beat, INTERVAL)]
         self.loops: list[Leases | Duties | Scheduler] = [self.leases]
         if options.maintenance:
             duties += [*maintenance_duties(self.pulse), Duty("forgetting workers", forget_old, SWEEP_INTERVAL)]
@@ -46,3 +48,7 @@ class Upkeep:
 
     def beat(self) -> None:
         self.heartbeats.beat(self.lives())
+
+    def beat_soon(self) -> None:
+        """Somebody came or went."""
+        self.duties.hurry(HEARTBEAT)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
+import signal
 import sys
+import threading
 import time
 
 from asgiref.sync import sync_to_async
@@ -12,6 +16,14 @@ from django.db import connections, transaction
 import djqueue
 from djqueue import kv
 from djqueue.conf import config
+from djqueue.models import Job
+
+if "DJQUEUE_TEST_HANG" in os.environ:
+    try:
+        os.close(os.open(os.environ["DJQUEUE_TEST_HANG"], os.O_CREAT | os.O_EXCL))
+        time.sleep(600)  # the first to import this hangs
+    except FileExistsError:
+        pass
 
 
 @djqueue.task
@@ -116,3 +128,124 @@ def overlap(key: str, seconds: float) -> int:
     while not kv.compare_and_set(key, now := kv.get(key), now - 1):
         pass
     return now
+
+
+@djqueue.task(retry=djqueue.Fixed(0))
+def once_then(what: str) -> str:
+    """Do harm in the first attempt."""
+    if djqueue.current_job().attempt == 1:
+        do_harm(what)
+    return "survived"
+
+
+@djqueue.task(retry=djqueue.Fixed(0))
+def always(what: str) -> None:
+    do_harm(what)
+
+
+def do_harm(what: str) -> None:
+    match what:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(3)
+        case "hold the interpreter":
+            ctypes.PyDLL(None).sleep(60)
+
+
+@djqueue.task
+def hold_the_interpreter(seconds: int) -> str:
+    ctypes.PyDLL(None).sleep(seconds)
+    return "let go"
+
+
+@djqueue.task
+def spin_for(seconds: float) -> str:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pass
+    return "spun"
+
+
+@djqueue.task
+def process_id() -> int:
+    return os.getpid()
+
+
+@djqueue.task
+def hold_memory(megabytes: int) -> int:
+    hoard.append(bytearray(megabytes * 1024 * 1024))
+    return os.getpid()
+
+
+hoard: list[bytearray] = []
+
+
+@djqueue.task
+async def aoverlap(key: str, seconds: float) -> int:
+    """How many of these ran at once, counted through the ORM."""
+    alive = await add(key, 1)
+    await asyncio.sleep(seconds)
+    await add(key, -1)
+    return alive
+
+
+@sync_to_async
+def add(key: str, number: int) -> int:
+    while not kv.compare_and_set(key, now := kv.get(key), (now or 0) + number):
+        pass
+    return (now or 0) + number
+
+
+@djqueue.task
+def progress_in_a_transaction(seconds: float) -> str:
+    """Hold the row of this very job, and tell of progress all the while."""
+    job = djqueue.current_job()
+    with transaction.atomic(using=config().database):
+        Job.objects.using(config().database).select_for_update().get(pk=job.id)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            job.progress(1, 2)
+            time.sleep(0.05)
+    return "committed"
+
+
+@djqueue.task
+def be_hostile(how: str) -> str:
+    match how:
+        case "directory":
+            os.chdir("/")
+        case "binary":
+            os.write(1, b"\xff\xfe\x00\n")
+        case "threads":
+            for _ in range(20):
+                threading.Thread(target=time.sleep, args=[30]).start()
+        case "exit":
+            sys.exit(1)
+        case "signals":
+            import faulthandler
+
+            faulthandler.enable()
+        case "transaction":
+            leave_a_transaction_open()
+        case "connection":
+            close_the_connection()
+    return how
+
+
+@djqueue.task
+def count_rows() -> None:
+    kv.get("nothing")
+
+
+@djqueue.task
+def snooze_once() -> str:
+    job = djqueue.current_job()
+    if kv.compare_and_set(f"snoozed/{job.id}", None, True):
+        raise djqueue.Snooze(0.5)
+    return "woke"
+
+
+@djqueue.task
+def where() -> str:
+    return os.getcwd()

@@ -1,100 +1,113 @@
-"""The command in a process of its own, with real signals."""
+"""The command in processes of its own, with real signals."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connections
 
 import djqueue
 from djqueue import call
-from tests.tools import live
+from djqueue.models import Worker
+from tests.tools import eventually, live, rows
 from tests.worker import tasks
-from tests.worker.test_worker import PLAIN, eventually
+from tests.worker.site import site as make_site
+from tests.worker.test_worker import PLAIN
 
 
 @pytest.fixture
-def runworker(database):
-    """Start the command; whatever is left at the end is killed."""
-    started = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        name = str(connections[database].settings_dict["NAME"])
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.main", database, name, *arguments],
-            env=os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+def site(database, tmp_path):
+    with make_site(database, tmp_path) as place:
+        yield place
 
 
 @pytest.mark.databases(*PLAIN)
-def test_a_burst_runs_what_is_due_and_ends(database, runworker):
+@pytest.mark.parametrize("processes", [0, 1, 2])
+def test_a_burst_runs_what_is_due_and_ends(database, site, processes):
     handles = tasks.double.enqueue_many([call(n) for n in range(50)])
-    process = runworker("--burst", "--threads", "2")
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
+    worker = site.start("--burst", "--threads", "2", "--processes", str(processes), "--name", "here")
+    assert worker.process.wait(60) == 0
     assert {handle.status() for handle in handles} == {"done"}
-    assert f"queues=all database={database} processes=1 threads=2" in output
-    assert output.count("done job=") == 50
-    assert "task=tests.worker.tasks.double queue=default attempt=1/3" in output
+    assert f"name=here queues=all database={database} processes={processes} threads=2 wake-up=" in worker.log()
+    assert worker.log().count("done job=") == 50
+    assert "task=tests.worker.tasks.double queue=default attempt=1/3" in worker.log()
+    assert worker.events() == {
+        (event, str(handle.id), 1): 1 for handle in handles for event in ("started", "completed")
+    }
 
 
 @pytest.mark.databases(*PLAIN)
+@pytest.mark.parametrize("processes", [0, 1])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(database, runworker, number):
+def test_a_signal_drains(database, site, number, processes):
+    """Also when the whole group gets it, as from a terminal."""
     running = tasks.sleep.enqueue(2)
     waiting = tasks.sleep.enqueue_many([call(60) for _ in range(10)])
-    process = runworker("--threads", "1")
+    worker = site.start("--threads", "1", "--processes", str(processes))
     eventually(lambda: live(running.id).status == "claimed" and live(running.id).started, 30)
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
+    worker.signal_all(number)
+    assert worker.process.wait(60) == 0
     assert running.status() == "done"
     records = [handle.job() for handle in waiting]
     assert {(record.status, record.attempts) for record in records} == {("pending", 0)}
+    assert worker.members() == set()
 
 
-@pytest.mark.databases("postgresql")
-def test_a_second_signal_stops_at_once(database, runworker):
+@pytest.mark.databases(*PLAIN)
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_second_signal_stops_at_once(database, site, processes):
     handle = tasks.sleep.enqueue(60)
-    process = runworker()
+    worker = site.start("--processes", str(processes))
     eventually(lambda: live(handle.id).started, 30)
-    process.terminate()
-    eventually(lambda: "draining" in process.stdout.readline(), 30)
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 1
+    worker.process.terminate()
+    worker.says("draining")
+    assert worker.stop() == 1
     assert (handle.status(), handle.job().attempts) == ("pending", 0)
 
 
+@pytest.mark.databases(*PLAIN)
+def test_a_killed_process_costs_what_it_ran_an_attempt_and_what_it_held_nothing(database, site):
+    running = tasks.once_then.using(queue="first").enqueue("kill")
+    worker = site.start_ready("--threads", "1")
+    assert running.wait(30).record.result == "survived"
+    record = running.job()
+    assert [error["message"] for error in record.errors] == ["worker process killed by signal 9"]
+    assert record.attempts == 2
+    assert len(set(record.worker_ids)) == 2
+    held = tasks.double.enqueue(3)
+    assert held.wait(30).record.attempts == 1
+    eventually(lambda: ("failed", str(running.id), 1) in worker.events())
+    assert worker.events()["retrying", str(running.id), 2] == 1
+    assert worker.stop() == 0
+
+
+@pytest.mark.databases(*PLAIN)
+def test_worker_rows_tell_who_works(database, site):
+    worker = site.start_ready("--name", "rows", "--queue", "a", "--threads", "3", processes=2)
+    found = list(rows(Worker).all())
+    assert {row.pid for row in found} == set(worker.workers())
+    assert {(row.name, tuple(row.queues), row.threads, row.draining) for row in found} == {("rows", ("a",), 3, False)}
+    assert len({row.supervisor for row in found}) == 1
+    assert all(row.memory > 1_000_000 for row in found)
+    assert worker.stop() == 0
+    assert all(row.stopped_at for row in rows(Worker).all())
+
+
 @pytest.mark.databases("postgresql")
-def test_a_killed_worker_loses_nothing(database, runworker):
+def test_a_killed_worker_loses_nothing(database, site):
     running = tasks.sleep.using(lease=1).enqueue(60)
     waiting = tasks.double.using(lease=1).enqueue(4)
-    process = runworker("--threads", "1")
+    worker = site.start("--threads", "1")
     eventually(lambda: live(running.id).started, 30)
-    process.kill()
-    process.communicate()
+    os.kill(worker.pid, signal.SIGKILL)
+    eventually(lambda: not worker.members())
     eventually(lambda: djqueue.maintenance.reap() or live(running.id).status == "pending", 30)
     assert running.job().last_error == "lease expired"
     eventually(lambda: (djqueue.maintenance.reap(), waiting.status() == "pending")[1], 30)
     djqueue.cancel(running)
-    runworker("--burst").communicate(timeout=60)
+    assert site.start("--burst").process.wait(60) == 0
     assert (waiting.status(), waiting.job().attempts) == ("done", 1)
 
 
@@ -105,9 +118,11 @@ def test_a_killed_worker_loses_nothing(database, runworker):
         (["--queue", "a=x"], "the concurrency must be a whole number"),
         (["--queue", "a=0"], "the concurrency must be a whole number"),
         (["--threads", "0"], "--threads must be 1 or more"),
+        (["--processes", "-1"], "--processes must be 0 or more"),
         (["--max-jobs", "0"], "--max-jobs must be 1 or more"),
+        (["--max-memory", "0"], "--max-memory must be 1 or more"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(CommandError, match=message):
-        call_command("runworker", *arguments)
+        call_command("djqueue_worker", *arguments)

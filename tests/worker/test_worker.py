@@ -14,7 +14,7 @@ from djqueue.worker.options import Options
 from djqueue.worker.single import SingleProcess
 from tests.factories import ago
 from tests.test_signals import heard  # noqa: F401 - a fixture
-from tests.tools import live
+from tests.tools import eventually, live
 from tests.worker import tasks
 
 PLAIN = ("postgresql", "sqlite", "mysql")
@@ -36,14 +36,6 @@ def working(database):
     worker.stop()
     thread.join(30)
     assert not thread.is_alive()
-
-
-def eventually(look, seconds: float = 10.0):
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-    return found
 
 
 def test_jobs_of_every_kind_run_to_their_ends(database):
@@ -239,7 +231,7 @@ def test_a_drain_gives_back_what_was_not_begun(database):
     waiting = tasks.sleep.enqueue_many([call(60) for _ in range(5)])
     thread = threading.Thread(target=worker.run)
     thread.start()
-    eventually(lambda: worker.running)
+    eventually(lambda: worker.worker.budget.running)
     worker.stop()
     thread.join(30)
     assert running.status() == "done"
@@ -253,7 +245,7 @@ def test_what_outlives_the_grace_is_given_back_without_an_error(database, config
     handle = tasks.sleep.enqueue(3)
     thread = threading.Thread(target=worker.run)
     thread.start()
-    eventually(lambda: worker.running)
+    eventually(lambda: worker.worker.budget.running)
     worker.stop()
     thread.join(30)
     record = handle.job()

@@ -65,6 +65,7 @@ class Command(BaseCommand):
         self.set_up_logging(given["verbosity"])
         if given["reload"]:
             reload.run()
+        reload.end_with_reloader()
         databases.prepare()
         try:
             sys.exit(self.run_worker(options))

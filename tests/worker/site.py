@@ -1,0 +1,115 @@
+"""Workers in processes of their own, started by a test and ended with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from django.db import connections
+
+from djqueue.models import Worker
+from tests.tools import eventually, rows
+
+
+class Running:
+    """A `runworker` of ours: the supervisor, its template and its worker processes are one session."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, events: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.log_file = log
+        self.events_file = events
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def says(self, text: str, seconds: float = 30) -> None:
+        eventually(lambda: text in self.log(), seconds)
+
+    def events(self) -> Counter[tuple[str, str, int]]:
+        """How often each event of each attempt was signalled."""
+        lines = self.events_file.read_text().splitlines() if self.events_file.exists() else []
+        return Counter((event, job, int(attempt)) for event, job, attempt, _ in map(str.split, lines))
+
+    def workers(self) -> list[int]:
+        """The ids of its worker processes that have reported and not ended."""
+        found = rows(Worker).filter(stopped_at=None).values_list("pid", flat=True)
+        return [pid for pid in found if pid in self.members()]
+
+    def members(self) -> set[int]:
+        """All living processes of the session."""
+        members = set()
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+                if int(session) == self.pid and state != "Z":
+                    members.add(int(stat.parent.name))
+        return members
+
+    def signal_all(self, number: int) -> None:
+        for pid in self.members():
+            os.kill(pid, number)
+
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
+        """Send a signal and wait for the end; gives the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+
+class Site:
+    """Where workers are started."""
+
+    def __init__(self, database: str, folder: Path) -> None:
+        self.database = database
+        self.folder = folder
+        self.running: list[Running] = []
+
+    def start(self, *arguments: str, env: dict[str, str] | None = None, **options: object) -> Running:
+        """Start a worker; DJQUEUE options by name."""
+        number = len(self.running)
+        log, events = self.folder / f"log-{number}", self.folder / f"events-{number}"
+        environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "DJQUEUE_TEST_OPTIONS": json.dumps(options),
+            "DJQUEUE_TEST_EVENTS": str(events),
+        }
+        name = str(connections[self.database].settings_dict["NAME"])
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "tests.worker.main", self.database, name, *arguments],
+                env=environment | (env or {}),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        running = Running(process, log, events)
+        self.running.append(running)
+        return running
+
+    def start_ready(
+        self, *arguments: str, processes: int = 1, env: dict[str, str] | None = None, **options: object
+    ) -> Running:
+        """Start a worker and wait until its processes have reported."""
+        running = self.start("--processes", str(processes), *arguments, env=env, **options)
+        eventually(lambda: len(running.workers()) == processes, 60)
+        return running
+
+
+@contextmanager
+def site(database: str, folder: Path) -> Iterator[Site]:
+    """A place for workers; whatever is left at the end is killed, and the log is shown if the test fails."""
+    place = Site(database, folder)
+    try:
+        yield place
+    finally:
+        for running in place.running:
+            running.signal_all(signal.SIGKILL)
+            running.process.wait()
+            print(f"--- worker {running.pid}:", running.log()[-20_000:])
