@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import kv as kv
     from . import maintenance as maintenance
+    from . import schedules as schedules
     from . import signals as signals
     from .counters import aqueues as aqueues
     from .counters import astats as astats
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .exceptions import Cancelled as Cancelled
     from .exceptions import DjqueueError as DjqueueError
     from .exceptions import DuplicateJob as DuplicateJob
+    from .exceptions import DuplicateSchedule as DuplicateSchedule
     from .exceptions import DuplicateTask as DuplicateTask
     from .exceptions import InvalidOption as InvalidOption
     from .exceptions import InvalidPayload as InvalidPayload
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from .exceptions import Retry as Retry
     from .exceptions import Snooze as Snooze
     from .exceptions import TaskTimeout as TaskTimeout
+    from .exceptions import UnknownSchedule as UnknownSchedule
     from .exceptions import UnknownTask as UnknownTask
     from .exceptions import WaitInTransaction as WaitInTransaction
     from .handle import JobHandle as JobHandle
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from .retries import Exponential as Exponential
     from .retries import Fixed as Fixed
     from .retries import NoRetry as NoRetry
+    from .schedules import schedule as schedule
     from .states import HIGH as HIGH
     from .states import LOW as LOW
     from .states import NORMAL as NORMAL
@@ -70,7 +74,7 @@ if TYPE_CHECKING:
     from .tasks import enqueue_many as enqueue_many
     from .tasks import task as task
 
-_MODULES = {"kv", "maintenance", "signals"}
+_MODULES = {"kv", "maintenance", "schedules", "signals"}
 _NAMES = {
     "counters": ["aqueues", "astats", "queues", "stats"],
     "current": ["current_job"],
@@ -78,6 +82,7 @@ _NAMES = {
         "Cancelled",
         "DjqueueError",
         "DuplicateJob",
+        "DuplicateSchedule",
         "DuplicateTask",
         "InvalidOption",
         "InvalidPayload",
@@ -89,6 +94,7 @@ _NAMES = {
         "Retry",
         "Snooze",
         "TaskTimeout",
+        "UnknownSchedule",
         "UnknownTask",
         "WaitInTransaction",
     ],
@@ -111,6 +117,7 @@ _NAMES = {
     "queue": ["Queue"],
     "records": ["JobRecord", "QueueStats", "WaitOutcome"],
     "retries": ["Exponential", "Fixed", "NoRetry"],
+    "schedules": ["schedule"],
     "states": ["CancelOutcome", "HIGH", "LOW", "NORMAL", "Status"],
     "tasks": ["Call", "Task", "aenqueue", "aenqueue_many", "call", "enqueue", "enqueue_many", "task"],
 }

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004
 from django.db import connections
 
-from . import conf
+from . import conf, schedules
 
 
 @register("djqueue")
@@ -45,3 +45,15 @@ def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
             )
         ]
     return []
+
+
+@register("djqueue")
+def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Rules in code are found to be wrong here, before a worker meets them."""
+    if conf.problems():
+        return []
+    found: list[CheckMessage] = []
+    for name, definition in schedules.declarations().items():
+        problems = schedules.problems(name, **definition)
+        found += [Error(f"Schedule {name!r}: {problem}.", id="djqueue.E004") for problem in problems.values()]
+    return found

@@ -44,8 +44,8 @@ class Cron:
     """A cron rule in a time zone: five fields, or a sixth for seconds.
 
     With a fixed hour it fires once for each of its wall times: in a repeated hour at the first, and for a time that was
-    skipped at the first instant after the gap. With `*` or a step in the hour it follows elapsed time: it fires at every
-    instant whose wall time matches, twice in a repeated hour and never in a skipped one.
+    skipped at the first instant after the gap. With `*` or a step in the hour it follows elapsed time: it fires at
+    every instant whose wall time matches, twice in a repeated hour and never in a skipped one.
     """
 
     def __init__(self, text: str, timezone: str) -> None:

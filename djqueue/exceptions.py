@@ -47,6 +47,14 @@ class DuplicateJob(DjqueueError):
         self.id = id
 
 
+class UnknownSchedule(DjqueueError, LookupError):
+    """There is no schedule of that name."""
+
+
+class DuplicateSchedule(DjqueueError):
+    """There is a schedule of that name already."""
+
+
 class LeaseLost(DjqueueError):
     """The job is no longer ours: its lease ran out, or it was settled; nothing was changed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .counters import roll_up
+from .lifecycle.fire import fire_schedules
 from .lifecycle.promote import promote
 from .lifecycle.reap import reap
 from .lifecycle.sweep import sweep_dead, sweep_done, sweep_kv
@@ -14,6 +15,7 @@ asweep_done = twin(sweep_done)
 asweep_dead = twin(sweep_dead)
 asweep_kv = twin(sweep_kv)
 aroll_up = twin(roll_up)
+afire_schedules = twin(fire_schedules)
 
-__all__ = ["promote", "reap", "roll_up", "sweep_dead", "sweep_done", "sweep_kv"]
+__all__ = ["fire_schedules", "promote", "reap", "roll_up", "sweep_dead", "sweep_done", "sweep_kv"]
 __all__ += [f"a{name}" for name in __all__]

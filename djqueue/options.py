@@ -106,6 +106,10 @@ def check_task_name(name: str) -> None:
     _check_name(name, "the name of a task", MAX_NAME, _BAD_NAME)
 
 
+def check_schedule_name(name: str) -> None:
+    _check_name(name, "the name of a schedule", MAX_NAME, _BAD_NAME)
+
+
 def check_queue(name: str) -> None:
     _check_name(name, "queue", MAX_QUEUE, _BAD_QUEUE)
 
@@ -128,16 +132,16 @@ def _check(options: TaskOptions | CallOptions) -> None:
         raise InvalidOption(f'dedup_until must be "claimed" or "done", not {options.dedup_until!r}')
 
 
-def normal_run_at(value: datetime) -> datetime:
+def normal_run_at(value: datetime, name: str = "run_at") -> datetime:
     """A time that every database and every reader can hold: long past is past, and there is an end to the future."""
     if not isinstance(value, datetime):
-        raise InvalidOption(f"run_at must be a datetime, not {type(value).__name__}")
+        raise InvalidOption(f"{name} must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
-        raise InvalidOption("run_at must be aware: give it a time zone, as django.utils.timezone.now() has")
+        raise InvalidOption(f"{name} must be aware: give it a time zone, as django.utils.timezone.now() has")
     if value.year < LONG_PAST.year:
         return LONG_PAST
     if value.year > LAST_YEAR:
-        raise InvalidOption(f"run_at must be before the year {LAST_YEAR + 1}, not {value}")
+        raise InvalidOption(f"{name} must be before the year {LAST_YEAR + 1}, not {value}")
     return value.astimezone(UTC)
 
 

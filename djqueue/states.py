@@ -69,6 +69,22 @@ class DedupUntil(StrEnum):
     DONE = "done"
 
 
+class Misfire(StrEnum):
+    """What becomes of slots that nobody fired in time."""
+
+    SKIP = "skip"  # nothing: the next one fires
+    ONCE = "once"  # the last of them fires
+    ALL = "all"  # each of them fires, up to a cap
+
+
+class Overlap(StrEnum):
+    """What becomes of a slot while an earlier job of its schedule is live."""
+
+    ALLOW = "allow"  # it fires
+    SKIP = "skip"  # it does not
+    REPLACE = "replace"  # it fires, and the earlier job is cancelled if it still waits
+
+
 HIGH = 100
 NORMAL = 1000
 LOW = 10000

@@ -148,6 +148,9 @@ class Statements(ABC):
     def wake(self, queue: str) -> None:  # noqa: B027 - nothing to do where nothing listens
         """Tell other processes, at the commit, that jobs of the queue may be claimed; where there is a way to."""
 
+    def wake_scheduler(self) -> None:  # noqa: B027
+        """Tell other processes, at the commit, that something may be due earlier than they knew."""
+
     @abstractmethod
     def is_conflict(self, error: OperationalError) -> bool:
         """Whether the database asks us to run the transaction again."""

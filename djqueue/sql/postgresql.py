@@ -181,6 +181,10 @@ class PostgreSQL(Statements):
         if self.notify:
             self.fetch("SELECT pg_notify(%s, %s)", [channels.PENDING, queue])
 
+    def wake_scheduler(self) -> None:
+        if self.notify:
+            self.fetch("SELECT pg_notify(%s, '')", [channels.SCHEDULED])
+
     def promote(self, limit: int) -> list[str]:
         sql = f"{claim.PROMOTE} RETURNING j.queue {pieces.WAKE_FOR_PENDING if self.notify else ''}"
         return [row[0] for row in self.own(lambda: self.fetch(sql, [limit]))]

@@ -1,0 +1,246 @@
+"""What a schedule says: when it fires, what it enqueues, and what it does when it is late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
+
+from . import conf, payload, registry
+from .cron import Cron, Every, Rule, zone
+from .durations import Duration, seconds
+from .exceptions import InvalidOption, InvalidPayload
+from .options import check_queue, check_schedule_name, check_task_name, normal_run_at
+from .registry import RegisteredTask
+from .states import Misfire, Overlap
+
+SHORTEST_INTERVAL = 1.0
+MOST_MISFIRES = 1000
+INSTANT = timedelta(microseconds=1)
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class Given(TypedDict, total=False):
+    """A definition as users write it; `name` stands before it."""
+
+    task: str | RegisteredTask
+    cron: str | None
+    every: Duration | None
+    timezone: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    queue: str | None
+    priority: int | None
+    misfire: str
+    misfire_cap: int
+    overlap: str
+    jitter: Duration
+    starts_at: datetime | None
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A definition that was checked, with the names and the values of the row's columns."""
+
+    name: str
+    task: str
+    cron: str = ""
+    every: float | None = None
+    timezone: str = "UTC"
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    queue: str = ""
+    priority: int | None = None
+    misfire: str = Misfire.ONCE.value
+    misfire_cap: int = 100
+    overlap: str = Overlap.ALLOW.value
+    jitter: float = 0.0
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+
+    def rule(self, anchor: datetime) -> Rule:
+        """The rule of its slots; those of an interval are counted from the anchor."""
+        return Cron(self.cron, self.timezone) if self.every is None else Every(self.every, anchor)
+
+    def first_slot(self, now: datetime) -> datetime:
+        """The first slot after the present, and not before `starts_at`; raises InvalidOption when there is none."""
+        if self.every is not None and self.starts_at is None:
+            return self.not_after_its_end(now + timedelta(seconds=self.every))
+        start = self.starts_at or now
+        return self.not_after_its_end(self.rule(start).next(max(now, start - INSTANT)))
+
+    def not_after_its_end(self, slot: datetime) -> datetime:
+        if self.ends_at is not None and slot > self.ends_at:
+            raise InvalidOption(f"it has ended: there is no slot up to {self.ends_at:%Y-%m-%d %H:%M:%S} UTC any more")
+        return slot
+
+
+FIELDS = [column.name for column in fields(Definition)]
+
+
+def validate(name: str, **definition: Any) -> Definition:
+    """Check a definition as it is written; raises InvalidOption with all that is wrong."""
+    return _made(name, *_read_written({"name": name, **definition}))
+
+
+def problems(name: str, **definition: Any) -> dict[str, str]:
+    """What is wrong with a definition as it is written, by field: for forms."""
+    return _read_written({"name": name, **definition})[1]
+
+
+def define(given: Mapping[str, Any]) -> Definition:
+    """Check a definition as it is read: another release may know its task."""
+    return _made(given["name"], *read(given))
+
+
+def _made(name: str, values: dict[str, Any], problems: dict[str, str]) -> Definition:
+    if problems:
+        raise InvalidOption(f"schedule {name!r:.80}: {'; '.join(problems.values())}")
+    return Definition(**values)
+
+
+def _read_written(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    values, problems = read(given)
+    if "task" not in problems and registry.find(values["task"]) is None:
+        problems["task"] = f"no task is registered under {values['task']!r}"
+    return values, problems
+
+
+def read(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of the columns, and what is wrong with them, by column."""
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name in FIELDS:
+        if name in given or name == "task":
+            try:
+                values[name] = _READERS[name](given.get(name))
+            except InvalidOption as error:
+                problems[name] = str(error)
+    for name in given:
+        if name not in FIELDS:
+            problems[name] = f"unknown option {name!r}; known are {', '.join(FIELDS)}"
+    try:
+        if not problems:
+            _check_together(values)
+    except _Misfit as error:
+        problems[error.name] = str(error)
+    return values, problems
+
+
+class _Misfit(Exception):
+    """Values that are good alone and not together."""
+
+    def __init__(self, name: str, problem: object) -> None:
+        super().__init__(problem)
+        self.name = name
+
+
+def _check_together(values: dict[str, Any]) -> None:
+    rule, every = values.get("cron", ""), values.get("every")
+    if bool(rule) == (every is not None):
+        raise _Misfit("cron", "give cron or every, and not both")
+    if rule:
+        try:
+            Cron(rule, values.get("timezone", "UTC")).next(_LONG_AGO)
+        except InvalidOption as error:
+            raise _Misfit("cron", error) from None
+    starts_at, ends_at = values.get("starts_at"), values.get("ends_at")
+    if starts_at is not None and ends_at is not None and ends_at < starts_at:
+        raise _Misfit("ends_at", "ends_at must not be before starts_at")
+    try:
+        texts = {name: payload.encode(value, name) for name, value in values.items() if name in ("args", "kwargs")}
+        payload.check_size(texts, conf.config().max_payload_size)
+    except InvalidPayload as error:
+        raise _Misfit("args" if str(error).startswith("args") else "kwargs", error) from None
+    values |= {name: payload.decode(text) for name, text in texts.items()}  # as it will be read: tuples are lists
+
+
+def _name(value: Any) -> str:
+    check_schedule_name(value)
+    return str(value)
+
+
+def _task(value: Any) -> str:
+    name = value if isinstance(value, str) else getattr(value, "name", value)
+    if name is None:
+        raise InvalidOption("task is missing")
+    check_task_name(name)
+    return str(name)
+
+
+def _cron(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str):
+        raise InvalidOption(f"cron must be a rule such as '*/5 * * * *', not {value!r:.80}")
+    return value
+
+
+def _every(value: Any) -> float | None:
+    if value is None:
+        return None
+    found = seconds(value, "every")
+    if found < SHORTEST_INTERVAL:
+        raise InvalidOption(f"every must be a second or more, not {found}")
+    return found
+
+
+def _timezone(value: Any) -> str:
+    return zone(value).key
+
+
+def _args(value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise InvalidOption(f"args must be a list, not {type(value).__name__}")
+    return list(value)
+
+
+def _kwargs(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping | None):
+        raise InvalidOption(f"kwargs must be a dictionary, not {type(value).__name__}")
+    return dict(value or {})
+
+
+def _queue(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    check_queue(value)
+    return str(value)
+
+
+def _priority(value: Any) -> int | None:
+    return None if value is None else conf.priority(value, "priority")
+
+
+def _word(kind: type[Misfire] | type[Overlap], name: str) -> Callable[[Any], str]:
+    def reader(value: Any) -> str:
+        if not isinstance(value, str) or value not in list(kind):
+            raise InvalidOption(f"{name} must be one of {', '.join(kind)}, not {value!r:.80}")
+        return str(value)
+
+    return reader
+
+
+def _instant(name: str) -> Callable[[Any], datetime | None]:
+    return lambda value: None if value is None else normal_run_at(value, name)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "name": _name,
+    "task": _task,
+    "cron": _cron,
+    "every": _every,
+    "timezone": _timezone,
+    "args": _args,
+    "kwargs": _kwargs,
+    "queue": _queue,
+    "priority": _priority,
+    "misfire": _word(Misfire, "misfire"),
+    "misfire_cap": lambda value: conf.whole(value, "misfire_cap", 1, MOST_MISFIRES),
+    "overlap": _word(Overlap, "overlap"),
+    "jitter": lambda value: seconds(value, "jitter"),
+    "starts_at": _instant("starts_at"),
+    "ends_at": _instant("ends_at"),
+}
