@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 
 import djqueue
-from djqueue import call, handle, kv, maintenance
+from djqueue import call, handle, kv, maintenance, schedules
 from djqueue.models import Job
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory
@@ -35,7 +35,8 @@ BLOCKING = {
     djqueue.ClaimedJob: ["ack", "nack", "dead_letter", "snooze", "release", "renew", "progress"],
     handle.JobHandle: ["status", "wait", "cancel", "job"],
     kv: ["get", "set", "delete", "compare_and_set"],
-    maintenance: ["reap", "promote", "sweep_done", "sweep_dead", "sweep_kv", "roll_up"],
+    maintenance: ["reap", "promote", "sweep_done", "sweep_dead", "sweep_kv", "roll_up", "fire_schedules"],
+    schedules: ["create", "update", "delete", "enable", "disable", "run_now", "synchronise", "seconds_until_next"],
 }
 
 
