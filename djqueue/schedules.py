@@ -14,7 +14,7 @@ from .handle import JobHandle
 from .lifecycle import enqueue
 from .lifecycle.fire import job_of, seconds_until_next
 from .sql import Statements, statements
-from .timetable import columns, definition_of, write
+from .timetable import columns, definition_of, next_slot, write
 from .twins import twin
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def enable(name: str) -> Schedule:
     def change(row: Schedule, database: Statements) -> None:
         definition = validate(**columns(row))
         if not row.enabled or row.next_at is None:
-            row.next_at = definition.first_slot(database.now())
+            row.next_at = next_slot(row, definition, database.now())
         row.enabled, row.problem = True, ""
 
     return _change(name, change)

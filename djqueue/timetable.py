@@ -41,12 +41,16 @@ def write(row: Schedule, definition: Definition, now: datetime) -> None:
 
 
 def set_next(row: Schedule, definition: Definition, now: datetime) -> None:
-    """Begin anew: the first slot from now on is the next."""
+    """Begin anew with the first slot from now on; a schedule that has none is switched off."""
     try:
-        # Not at a slot that has fired, should the database's clock have gone back.
-        row.next_at = definition.first_slot(max(now, row.last_at or now))
+        row.next_at = next_slot(row, definition, now)
     except InvalidOption as error:
         switch_off(row, error)
+
+
+def next_slot(row: Schedule, definition: Definition, now: datetime) -> datetime:
+    # Not a slot that has fired, should the database's clock have gone back.
+    return definition.first_slot(max(now, row.last_at or now))
 
 
 def switch_off(row: Schedule, problem: object) -> None:

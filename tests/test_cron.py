@@ -173,6 +173,17 @@ def test_a_rule_that_never_comes_is_told(rule):
         Cron(rule, "Europe/Berlin").next(WINTER)
 
 
+@settings(max_examples=300, deadline=None)
+@given(text=st.lists(st.text("0123579*/,-#?LWlwhrmonjafe@ ", min_size=1, max_size=8), min_size=4, max_size=7))
+def test_whatever_is_written_is_a_rule_or_is_refused(text):
+    try:
+        cron = Cron(" ".join(text), "Europe/Berlin")
+        slot = cron.next(WINTER)
+    except InvalidOption:
+        return
+    assert WINTER < slot < cron.next(slot)
+
+
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../etc/passwd", "/etc/localtime", "Europe", "x\x00", None, 5])
 def test_unknown_zones_are_refused(zone):
     with pytest.raises(InvalidOption, match="timezone"):

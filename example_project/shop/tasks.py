@@ -1,5 +1,7 @@
 """The tasks of the example shop."""
 
+from datetime import timedelta
+
 import djqueue
 
 from .models import Order
@@ -29,3 +31,15 @@ def import_feed(url):
     if not url.endswith(".xml"):
         raise ValueError(f"no feed at {url}")
     return "imported"
+
+
+@djqueue.task(cron="*/15 * * * *")
+def count_unpaid():
+    return Order.objects.filter(paid=False).count()
+
+
+# A quarter of an hour after midnight in Berlin, also on the days when the clocks change.
+djqueue.schedule(
+    "morning-newsletter", task=send_newsletter, cron="15 0 * * *", timezone="Europe/Berlin", args=["everybody"]
+)
+djqueue.schedule("feed", task=import_feed, every=timedelta(hours=1), args=["orders.xml"], overlap="skip", jitter=60)
