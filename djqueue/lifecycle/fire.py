@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import DateTimeField, Q
 from django.db.models.expressions import RawSQL
 
-from djqueue.cron import last_slots
+from djqueue.cron import Rule, last_slots
 from djqueue.definitions import Definition
 from djqueue.exceptions import DjqueueError
 from djqueue.options import CallOptions
 from djqueue.records import NewJob
 from djqueue.sql import Statements, statements
+from djqueue.sql.schedules import move, next_due
 from djqueue.states import Misfire, Overlap, Status
 from djqueue.timetable import definition_of, switch_off
 
@@ -57,7 +58,7 @@ def fire_schedules(limit: int = 1000) -> int:
     """Enqueue the jobs of due slots, of at most so many schedules; returns how many jobs."""
     database = statements()
     fired = 0
-    while limit > 0 and _due(database).exists():
+    while limit > 0 and seconds_until_next() == 0:
         size = min(limit, BATCH)
         rows, jobs = database.own_transaction(partial(_fire_batch, database, size))
         fired += jobs
@@ -69,10 +70,8 @@ def fire_schedules(limit: int = 1000) -> int:
 
 def seconds_until_next() -> float | None:
     """How long until a schedule is due, by the database's clock; 0 when one is, None when none will be."""
-    database = statements()
-    waiting = _enabled(database).filter(next_at__isnull=False).order_by("next_at")
-    found = waiting.values_list("next_at", _now(database)).first()
-    return None if found is None else max(0.0, float((found[0] - found[1]).total_seconds()))
+    next_at, now = next_due(statements())
+    return None if next_at is None else max(0.0, (next_at - now).total_seconds())
 
 
 def job_of(definition: Definition, slot: datetime, run_at: datetime) -> NewJob:
@@ -85,22 +84,6 @@ def job_of(definition: Definition, slot: datetime, run_at: datetime) -> NewJob:
     )
     prepared = enqueue.prepare(definition.task, definition.args, definition.kwargs, call)
     return replace(prepared.job, schedule=definition.name, slot=slot)
-
-
-def _enabled(database: Statements) -> QuerySet[Schedule]:
-    from djqueue.models import Schedule
-
-    # As a list, for SQLite finds no index for a bare "enabled".
-    return Schedule.objects.using(database.alias).filter(enabled__in=[True])
-
-
-def _due(database: Statements) -> QuerySet[Schedule]:
-    """Along djqueue_schedule_next; a row without its next slot was made by hand."""
-    return _enabled(database).filter(Q(next_at__lte=_now(database)) | Q(next_at__isnull=True))
-
-
-def _now(database: Statements) -> RawSQL:
-    return RawSQL(database.now_sql(), [], output_field=DateTimeField())
 
 
 def _fire_batch(database: Statements, size: int) -> tuple[int, int]:
@@ -119,10 +102,18 @@ def _fire_batch(database: Statements, size: int) -> tuple[int, int]:
         if firing.jobs:
             firing.row.last_at = firing.jobs[-1].slot
             firing.row.last_job_id = firing.jobs[-1].id
-    type(rows[0]).objects.using(database.alias).bulk_update(
-        rows, ["next_at", "last_at", "last_job_id", "enabled", "problem"]
-    )
+    move(database, rows)
     return len(rows), len(jobs)
+
+
+def _due(database: Statements) -> QuerySet[Schedule]:
+    """Along djqueue_schedule_next."""
+    from djqueue.models import Schedule
+
+    now = RawSQL(database.now_sql(), [], output_field=DateTimeField())
+    # As a list, for SQLite finds no index for a bare "enabled".
+    enabled = Schedule.objects.using(database.alias).filter(enabled__in=[True])
+    return enabled.filter(Q(next_at__lte=now) | Q(next_at__isnull=True))
 
 
 def _plan(row: Schedule, now: datetime) -> Firing:
@@ -133,17 +124,17 @@ def _plan(row: Schedule, now: datetime) -> Firing:
         if row.next_at is None:
             row.next_at = definition.first_slot(now)
             return firing
-        slots = due_slots(definition, row.next_at, now)
+        rule = definition.rule(row.next_at)
+        slots = due_slots(definition, rule, row.next_at, now)
         firing.jobs = [job_of(definition, slot, _run_at(definition, slot, now)) for slot in slots]
-        row.next_at = definition.not_after_its_end(definition.rule(row.next_at).next(now))
+        row.next_at = definition.not_after_its_end(rule.next(now))
     except (DjqueueError, OverflowError) as error:
         switch_off(row, error)
     return firing
 
 
-def due_slots(definition: Definition, first: datetime, now: datetime) -> list[datetime]:
+def due_slots(definition: Definition, rule: Rule, first: datetime, now: datetime) -> list[datetime]:
     """The slots to fire, of those from `first` to the present."""
-    rule = definition.rule(first)
     until = now if definition.ends_at is None else min(now, definition.ends_at)
     if now - first <= GRACE:
         slots = last_slots(rule, first, until, IN_GRACE)

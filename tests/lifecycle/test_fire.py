@@ -300,7 +300,7 @@ def test_spoilt_json_switches_its_row_off(database):
 
 def test_a_good_row_made_by_hand_is_taken_into_service(database):
     ScheduleFactory(name="s", cron="* * * * *", next_at=None)
-    assert schedules.seconds_until_next() is None
+    assert schedules.seconds_until_next() == 0
     assert maintenance.fire_schedules() == 0
     assert 0 <= schedules.seconds_until_next() <= 60
     assert row().enabled
@@ -398,6 +398,22 @@ def test_ten_thousand_schedules_cost_a_tick_one_indexed_query(ten_thousand):
             tick()
         [sql] = sent
         _assert_indexed(ten_thousand, sql)
+
+
+@pytest.mark.databases("postgresql")
+def test_a_tick_finds_its_index_before_the_statistics_know_the_rows(database):
+    with connections[database].cursor() as cursor:
+        cursor.execute("TRUNCATE djqueue_schedule")
+        cursor.execute("VACUUM ANALYZE djqueue_schedule")
+    start = database_now() + HOUR
+    rows(Schedule).bulk_create([ScheduleFactory.build(next_at=start) for _ in range(10_000)], batch_size=1000)
+    with statements_sent() as sent:
+        assert maintenance.fire_schedules() == 0
+    _assert_indexed(database, sent[0])
+
+
+@pytest.mark.databases("postgresql", "sqlite", "mysql")
+def test_among_ten_thousand_the_next_one_is_found(ten_thousand):
     assert 3500 <= schedules.seconds_until_next() <= 3601
 
 
@@ -412,7 +428,7 @@ def _assert_indexed(database: str, sql: str) -> None:
         cursor.execute(f"{'EXPLAIN QUERY PLAN' if database == 'sqlite' else 'EXPLAIN'} {sql}")
         plan = str(cursor.fetchall())
         assert "djqueue_schedule_next" in plan
-        assert "SCAN" not in plan
+        assert "SCAN djqueue_schedule" not in plan
         if database == "mysql":
             cursor.execute("FLUSH STATUS")
             cursor.execute(sql)
