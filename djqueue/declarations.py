@@ -35,9 +35,12 @@ _declared: dict[str, Mapping[str, Any]] = {}
 
 def schedule(name: str, **definition: Unpack[Given]) -> None:
     """Declare a schedule in code; workers write it to the table when they start. A mistake is a system check error."""
-    if name in _declared and _declared[name] != definition:
+    task = definition.get("task")
+    # By name: a module that is loaded again has made its tasks anew.
+    given = {**definition, "task": getattr(task, "name", task)}
+    if name in _declared and _declared[name] != given:
         raise DuplicateSchedule(f"schedule {name!r} is declared already, with another definition")
-    _declared[name] = definition
+    _declared[name] = given
 
 
 def declarations() -> dict[str, Mapping[str, Any]]:

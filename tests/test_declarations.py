@@ -222,7 +222,7 @@ def test_a_rule_that_became_bad_leaves_its_row_as_it_was(database):
 
 def test_a_name_is_declared_once():
     djqueue.schedule("s", task=add, every=60)
-    djqueue.schedule("s", task=add, every=60)  # a module that is loaded again
+    djqueue.schedule("s", task=add.using(), every=60)  # a module that is loaded again has made its tasks anew
     with pytest.raises(djqueue.DuplicateSchedule, match="'s' is declared already"):
         djqueue.schedule("s", task=add, every=61)
 
