@@ -67,14 +67,11 @@ class Cron:
             raise InvalidOption(f"cron {self.text!r} never comes") from None
 
     def _next_by_wall_time(self, after: datetime) -> datetime:
-        local = after.astimezone(self.zone)
-        if local.fold:  # all times of a repeated hour have fired in its first pass: go on behind it
-            local = (self._change(local.replace(fold=0).astimezone(UTC), after) - SECOND).astimezone(self.zone)
-        wall = local.replace(tzinfo=None)
+        wall = self._wall(after)
         while True:
             wall = self._next_wall(wall)
             slot = self._instant(wall)
-            if slot > after:
+            if slot > after:  # in the second pass of a repeated hour, its times have fired in the first
                 return slot
 
     def _next_by_elapsed_time(self, after: datetime) -> datetime:
