@@ -53,19 +53,19 @@ def declarations() -> dict[str, Mapping[str, Any]]:
     return by_tasks | _declared
 
 
-def synchronise() -> int:
+def synchronise(definitions: Mapping[str, Definition | None] | None = None) -> int:
     """Write what code declares to the table; returns how many rows changed. For a worker, when it starts.
 
     A rule that code does not have any more is switched off, and on again when it comes back. The last worker to start
     has the last word, and that is all: nothing here is repeated while workers run, so two releases side by side cannot
-    undo each other's word for ever.
+    undo each other's word for ever. A process that has not imported the code gives the definitions of one that has.
     """
-    definitions = _valid_declarations()
+    declared = valid_declarations() if definitions is None else definitions
     database = statements()
-    return database.own_transaction(lambda: _synchronise(database, definitions))
+    return database.own_transaction(lambda: _synchronise(database, declared))
 
 
-def _valid_declarations() -> dict[str, Definition | None]:
+def valid_declarations() -> dict[str, Definition | None]:
     """By name; None stands for one that is not valid, whose row is left as it is."""
     found: dict[str, Definition | None] = {}
     for name, given in sorted(declarations().items()):

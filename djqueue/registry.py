@@ -57,16 +57,22 @@ def options(name: str) -> TaskOptions:
     return _adopted.get(name, _NO_OPTIONS) if task is None else task.options
 
 
-def policies() -> dict[str, str]:
-    """How the tasks that say so are retried, in a form that another process can adopt."""
-    return {task.name: retries.dump(task.options.retry) for task in all_tasks() if task.options.retry is not None}
+def describe() -> dict[str, dict[str, Any]]:
+    """What another process must know of our tasks to enqueue and to retry them, as plain data."""
+    return {
+        task.name: {name: getattr(task.options, name) for name in ("queue", "priority", "max_attempts")}
+        | {"retry": task.options.retry and retries.dump(task.options.retry)}
+        for task in all_tasks()
+    }
 
 
-def adopt(policies: Mapping[str, str]) -> None:
-    """Know how tasks are retried without importing them; nothing is imported from now on."""
+def adopt(described: Mapping[str, Mapping[str, Any]]) -> None:
+    """Know tasks without importing them; nothing is imported from now on."""
     global _discovered
     _discovered = True
-    _adopted.update({name: TaskOptions(retry=retries.load(policy)) for name, policy in policies.items()})
+    for name, options in described.items():
+        retry = options["retry"] and retries.load(options["retry"])
+        _adopted[name] = TaskOptions(**{**options, "retry": retry})
 
 
 def task_leases() -> dict[str, float]:

@@ -32,7 +32,7 @@ _STATUS = {
 }
 
 
-Relay = Callable[[Signal | None, JobRecord, Settlement | None, Settled | None], None]
+Relay = Callable[[str, JobRecord, Settlement | None, Settled | None], None]  # the signal's name, or none for an end
 _relay: Relay | None = None
 
 
@@ -42,24 +42,24 @@ def through(relay: Relay | None) -> None:
     _relay = relay
 
 
-def relayed(signal: Signal | None, record: JobRecord, item: Settlement | None, answer: Settled | None) -> None:
+def relayed(name: str, record: JobRecord, item: Settlement | None, answer: Settled | None) -> None:
     """Announce what another process has done."""
-    if signal is not None:
-        _send_all(signal, [record])
+    if name:
+        _send_all(getattr(signals, name), [record])
     elif item is not None and answer is not None and is_heard(record.task, answer.outcome):
         _ended(_reread(record.id, answer) or _known(record, item, answer), item, answer)
 
 
 def enqueued(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> None:
     """Announce the jobs that were created; a dedup hit is no news."""
-    if not jobs or not signals.job_queued.receivers:
+    if not jobs or not _is_listened_to(signals.job_queued):
         return
     created = [(job, row) for job, row in zip(jobs, inserted, strict=True) if row.created]
     _after_commit(lambda: _send_all(signals.job_queued, (_new_record(job, row) for job, row in created)))
 
 
 def requeued(records: Sequence[JobRecord]) -> None:
-    if signals.job_queued.receivers:
+    if _is_listened_to(signals.job_queued):
         _after_commit(lambda: _send_all(signals.job_queued, records))
 
 
@@ -78,13 +78,13 @@ def settled(job: ClaimedJob, item: Settlement, answer: Settled) -> None:
 def reaped(row: Any, item: Settlement, answer: Settled) -> None:
     """Announce that an attempt was taken back from a holder that is gone."""
     if _relay is not None and answer.outcome in _SIGNALS:
-        _relay(None, record_of(row), item, answer)
+        _relay("", record_of(row), item, answer)
     elif is_heard(row.task, answer.outcome):
         _after_commit(lambda: _ended(_reread(row.id, answer) or _known(record_of(row), item, answer), item, answer))
 
 
 def cancelled(records: Sequence[JobRecord]) -> None:
-    if signals.job_cancelled.receivers:
+    if _is_listened_to(signals.job_cancelled):
         _after_commit(lambda: _send_all(signals.job_cancelled, records))
 
 
@@ -105,6 +105,10 @@ def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
         _call_on_dead(record, attempt)
 
 
+def _is_listened_to(signal: Signal) -> bool:
+    return bool(signal.receivers) or _relay is not None
+
+
 def is_heard(task: str, outcome: Outcome) -> bool:
     """Whether anybody wants to know of this outcome."""
     listened = any(signal.receivers for signal in _SIGNALS.get(outcome, ()))
@@ -122,7 +126,8 @@ _SIGNALS: dict[Outcome, tuple[Signal, ...]] = {
 def _send_all(signal: Signal, records: Iterable[JobRecord]) -> None:
     for record in records:
         if _relay is not None:
-            _relay(signal, record, None, None)
+            name = "job_queued" if signal is signals.job_queued else "job_cancelled"
+            _relay(name, record, None, None)
         else:
             _send(signal, record, record.attempts)
 

@@ -45,9 +45,9 @@ class Heartbeats:
         self.host = socket.gethostname()[:255]
 
     def beat(self, lives: Iterable[Life]) -> None:
-        told = [life for life in lives if not life.told]
+        untold = [life for life in lives if not life.told]
         now = statements().now()
-        rows = [self._row(life, now) for life in told]
+        rows = [self._row(life, now) for life in untold]
         if rows:
             Worker.objects.using(config().database).bulk_create(
                 rows,
@@ -55,8 +55,8 @@ class Heartbeats:
                 update_fields=["running", "finished", "memory", "draining", "heartbeat_at", "stopped_at"],
                 unique_fields=None if statements().connection.vendor == "mysql" else ["identity"],
             )
-        for life in told:
-            life.told = life.stopped
+        for life, row in zip(untold, rows, strict=True):
+            life.told = row.stopped_at is not None
 
     def _row(self, life: Life, now: datetime) -> Worker:
         life.began = life.began or now

@@ -1,14 +1,16 @@
-"""Promotes jobs the moment they are due: sleeps until the next run_at, woken when an earlier one is committed."""
+"""Promotes jobs and fires schedules the moment they are due: sleeps until then, woken when something earlier comes."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 
 from django.db import connections
 
-from djqueue import maintenance
+from djqueue import maintenance, schedules
 from djqueue.channels import SCHEDULED
 from djqueue.conf import config
+from djqueue.definitions import Definition
 from djqueue.lifecycle import promote
 from djqueue.listener import listener
 
@@ -20,11 +22,16 @@ SHORTEST = 0.01
 LONGEST = 10.0
 
 
-class Scheduler:
-    """One thread."""
+Declared = Callable[[], Mapping[str, Definition | None]]  # the schedules of the project's code
 
-    def __init__(self, pulse: Pulse) -> None:
+
+class Scheduler:
+    """One thread; without schedules when nothing can tell what code declares."""
+
+    def __init__(self, pulse: Pulse, declared: Declared | None) -> None:
         self.pulse = pulse
+        self.declared = declared
+        self.synchronised = False
         self.bell = threading.Event()
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name="djqueue-scheduler", daemon=True)
@@ -48,17 +55,31 @@ class Scheduler:
                         failures = 0
                     except AWAY as error:
                         failures += 1
-                        self.pulse.failed("promoting", error)
+                        self.pulse.failed("promoting and firing", error)
                         wait = pause(failures)
                     self.bell.wait(wait)
         finally:
             connections.close_all()
 
     def _turn(self) -> float:
-        """Promote what is due; gives the time to sleep."""
+        """Do what is due; gives the time to sleep."""
         due_in = promote.due_in()
         if due_in is not None and due_in <= 0:
             maintenance.promote()
             due_in = promote.due_in()
+        slot_in = self._fire()
         longest = LONGEST if listener().is_well else config().scheduler_interval
-        return longest if due_in is None else max(0.0, min(due_in, longest))
+        return max(0.0, min(longest if wait is None else wait for wait in (due_in, slot_in)))
+
+    def _fire(self) -> float | None:
+        """Fire the schedules that are due; gives the time until the next."""
+        if self.declared is None:
+            return None
+        if not self.synchronised:
+            schedules.synchronise(self.declared())
+            self.synchronised = True
+        slot_in = schedules.seconds_until_next()
+        if slot_in == 0:
+            maintenance.fire_schedules()
+            slot_in = schedules.seconds_until_next()
+        return slot_in

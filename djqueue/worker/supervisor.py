@@ -118,7 +118,9 @@ class Supervisor:
             return 1
         prepare()
         self.wakeup = listen_to_signals(self.signals)
-        self.upkeep = Upkeep(self.options, self._living_boards, self._lives, self._tell, identity())
+        self.upkeep = Upkeep(
+            self.options, self._living_boards, self._lives, self._tell, lambda: self.schedules, identity()
+        )
         self.recovery = Recovery(self.upkeep.pulse)
         announce.through(self._relay)
         self.upkeep.start()
@@ -132,7 +134,8 @@ class Supervisor:
         try:
             if self.template.news.poll(READY_WITHIN):
                 ready: Ready = self.template.news.recv()
-                registry.adopt(ready.policies)
+                registry.adopt(ready.tasks)
+                self.schedules = ready.schedules
                 return True
         except EOFError:
             logger.error("the tasks of the project could not be imported")

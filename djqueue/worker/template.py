@@ -22,6 +22,8 @@ from typing import Any
 from django.db import connections
 
 from djqueue import registry
+from djqueue.declarations import valid_declarations
+from djqueue.definitions import Definition
 
 from .kinship import die_with_parent, title
 
@@ -34,7 +36,8 @@ Work = Callable[[int, "Connection[Any, Any]"], int]  # what a worker does: board
 class Ready:
     """The project is imported; the supervisor, which has not, learns what it must know of it."""
 
-    policies: dict[str, str]
+    tasks: dict[str, dict[str, Any]]
+    schedules: dict[str, Definition | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def _serve(parent: int, orders: socket.socket, news: Connection[Any, Any], work:
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup)
-    news.send(Ready(registry.policies()))
+    news.send(Ready(registry.describe(), valid_declarations()))
     while True:
         waiting: list[Any] = [orders, ended]
         readable, _, _ = select.select(waiting, [], [])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from djqueue.declarations import valid_declarations
+
 from .board import Board
 from .duties import SWEEP_INTERVAL, Duties, Duty, maintenance_duties
 from .heartbeats import INTERVAL, Heartbeats, Life, forget_old
 from .leases import Leases, Tell
 from .options import Options
 from .pulse import Pulse
-from .scheduler import Scheduler
+from .scheduler import Declared, Scheduler
 
 HEARTBEAT = "heartbeat"
 
@@ -24,6 +26,7 @@ class Upkeep:
         boards: Callable[[], Iterable[Board]],
         lives: Callable[[], Iterable[Life]],
         tell: Tell,
+        declared: Declared = valid_declarations,
         supervisor: str = "",
     ) -> None:
         self.pulse = Pulse()
@@ -34,7 +37,7 @@ class Upkeep:
         self.loops: list[Leases | Duties | Scheduler] = [self.leases]
         if options.maintenance:
             duties += [*maintenance_duties(self.pulse), Duty("forgetting workers", forget_old, SWEEP_INTERVAL)]
-            self.loops.append(Scheduler(self.pulse))
+            self.loops.append(Scheduler(self.pulse, declared if options.scheduler else None))
         self.duties = Duties(duties, self.pulse)
         self.loops.append(self.duties)
 

@@ -15,7 +15,7 @@ import django
 from django.conf import settings
 from django.core.management import call_command
 
-EVENTS = ["started", "completed", "failed", "retrying", "dead_letter", "cancelled"]
+EVENTS = ["queued", "started", "completed", "failed", "retrying", "dead_letter", "cancelled"]
 
 
 def write_events(path: str) -> None:

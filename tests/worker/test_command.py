@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import pairwise
 
 import pytest
 from django.core.management import CommandError, call_command
 
 import djqueue
 from djqueue import call
-from djqueue.models import Worker
+from djqueue.models import DoneJob, Schedule, Worker
 from tests.tools import eventually, live, rows
 from tests.worker import tasks
 from tests.worker.site import site as make_site
@@ -93,6 +94,33 @@ def test_worker_rows_tell_who_works(database, site):
     assert all(row.memory > 1_000_000 for row in found)
     assert worker.stop() == 0
     assert all(row.stopped_at for row in rows(Worker).all())
+
+
+@pytest.mark.databases(*PLAIN)
+@pytest.mark.parametrize("processes", [0, 1])
+def test_schedules_of_code_and_of_the_table_fire(database, site, tmp_path, processes):
+    """Also under a supervisor, which has not imported the tasks; their receivers hear of the jobs all the same."""
+    module = tmp_path / "scheduled" / "tasks.py"
+    module.parent.mkdir()
+    (module.parent / "__init__.py").touch()
+    module.write_text(
+        "import djqueue\n\n@djqueue.task(name='tick', queue='ticks', max_attempts=7)\ndef tick():\n"
+        "    job = djqueue.current_job()\n    return [job.schedule, job.slot.isoformat()]\n\n"
+        "djqueue.schedule('every-second', task=tick, every=1)\n"
+    )
+    worker = site.start(
+        "--processes", str(processes), env={"PYTHONPATH": f"{tmp_path}:.", "DJQUEUE_TEST_APP": "scheduled"}
+    )
+    eventually(lambda: rows(Schedule).filter(name="every-second", from_code=True).exists(), 60)
+    djqueue.schedules.create("by-hand", task=tasks.process_id, every=1)
+    eventually(lambda: rows(DoneJob).filter(schedule="every-second").count() >= 2, 30)
+    eventually(lambda: rows(DoneJob).filter(schedule="by-hand").exists(), 30)
+    assert worker.stop() == 0
+    done = rows(DoneJob).filter(schedule="every-second")
+    assert {(job.queue, job.max_attempts, job.result[0]) for job in done} == {("ticks", 7, "every-second")}
+    assert [worker.events()["queued", str(job.id), 0] for job in done] == [1] * len(done)
+    slots = [job.slot for job in done.order_by("slot")]
+    assert {(later - earlier).total_seconds() for earlier, later in pairwise(slots)} <= {1.0}
 
 
 @pytest.mark.databases("postgresql")
