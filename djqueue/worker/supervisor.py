@@ -117,7 +117,7 @@ class Supervisor:
         if not self._wait_for_template():
             return 1
         prepare()
-        self.wakeup = listen_to_signals(self.signals)
+        self.wakeup, self.bell = listen_to_signals(self.signals)
         self.upkeep = Upkeep(
             self.options, self._living_boards, self._lives, self._tell, lambda: self.schedules, identity()
         )
@@ -211,6 +211,7 @@ class Supervisor:
             if self.obeyed == 1:
                 logger.info("stopping reason=%s draining", reason)
                 self.wanted = 0
+                self._say()  # while there is somebody to do it
                 self.drain_until = time.monotonic() + config().shutdown_grace + LAST_WORDS
                 for child in self.children:
                     child.draining = True
@@ -310,6 +311,8 @@ class Supervisor:
 
     def _relay(self, *news: Any) -> None:
         self.unsaid.append(news)
+        with suppress(BlockingIOError):
+            os.write(self.bell, b"x")
 
     def _say(self) -> None:
         """Have announcements made by a worker process, which has the project's receivers."""
@@ -318,8 +321,8 @@ class Supervisor:
                 self.unsaid.popleft()
 
 
-def listen_to_signals(received: list[int]) -> int:
-    """Note TERM and INT; gives a file that becomes readable then."""
+def listen_to_signals(received: list[int]) -> tuple[int, int]:
+    """Note TERM and INT; gives a file that becomes readable then, and one to make it readable."""
 
     def note(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -330,7 +333,7 @@ def listen_to_signals(received: list[int]) -> int:
     signal.set_wakeup_fd(writable)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, note)
-    return readable
+    return readable, writable
 
 
 def start_over() -> NoReturn:
