@@ -19,6 +19,7 @@ class Holding:
 
     job: ClaimedJob
     coroutine: bool = False
+    unknown: bool = False  # no task here has its name
     place: int = 0  # on the board
     submitted: bool = False
     started: bool = False

@@ -145,6 +145,13 @@ class Statements(ABC):
     def reschedule(self, ids: Sequence[UUID], run_at: datetime | None, priority: int | None) -> list[UUID]:
         """Change the time or the priority of waiting jobs; gives those that were waiting."""
 
+    @abstractmethod
+    def put_back(self, queue: str, tasks: Sequence[str], limit: int, first: float, last: float, grace: float) -> int:
+        """Make pending jobs of these tasks scheduled, of the next `limit` of the queue; gives how many.
+
+        For as long as they have been unknown, from `first` to `last` seconds; those of more than `grace` stay.
+        """
+
     def wake(self, queue: str) -> None:  # noqa: B027 - nothing to do where nothing listens
         """Tell other processes, at the commit, that jobs of the queue may be claimed; where there is a way to."""
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError
+from django.db.models import F
+from django.db.models.functions import Coalesce
 
 from djqueue.exceptions import DuplicateJob
 from djqueue.models import DeadJob, DoneJob, Job, Throughput
@@ -51,6 +53,27 @@ class Portable(Statements):
     @abstractmethod
     def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
         """The present, and the rows, held until the transaction ends."""
+
+    def put_back(self, queue: str, tasks: Sequence[str], limit: int, first: float, last: float, grace: float) -> int:
+        return self.own_transaction(lambda: self._put_back(queue, tasks, limit, first, last, grace))
+
+    def _put_back(self, queue: str, tasks: Sequence[str], limit: int, first: float, last: float, grace: float) -> int:
+        pending = Job.objects.using(self.alias).filter(status=Status.PENDING.value)
+        now = self.now()
+        ahead = pending.filter(queue=queue).order_by("priority", "enqueued_at", "id")
+        by_delay: dict[int, list[UUID]] = {}
+        for job, task, since in ahead.values_list("id", "task", "unknown_since")[:limit]:
+            age = 0.0 if since is None else (now - since).total_seconds()
+            if task in tasks and (since is None or age < grace):
+                by_delay.setdefault(round(min(max(age, first), last)), []).append(job)
+        return sum(
+            pending.filter(id__in=ids).update(
+                status=Status.SCHEDULED.value,
+                run_at=now + timedelta(seconds=delay),
+                unknown_since=Coalesce(F("unknown_since"), now),
+            )
+            for delay, ids in by_delay.items()
+        )
 
     # Enqueue
 

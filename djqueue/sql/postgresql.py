@@ -177,6 +177,13 @@ class PostgreSQL(Statements):
         sql = f"{steer.RESCHEDULE} {pieces.WAKE_FOR_WAITING if self.notify else ''}"
         return [row[0] for row in self.own(lambda: self.fetch(sql, [list(ids), priority, run_at, run_at]))]
 
+    def put_back(self, queue: str, tasks: Sequence[str], limit: int, first: float, last: float, grace: float) -> int:
+        params = [queue, limit, first, last, list(tasks), grace]
+        put = self.own(lambda: self.execute(steer.PUT_BACK, params))
+        if put:
+            self.wake_scheduler()
+        return put
+
     def wake(self, queue: str) -> None:
         if self.notify:
             self.fetch("SELECT pg_notify(%s, %s)", [channels.PENDING, queue])

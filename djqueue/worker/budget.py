@@ -37,6 +37,7 @@ class Budget:
         self.coroutine_queues: set[str] = set()  # whose last job was a coroutine
         self.names: list[str] = []
         self.names_until = 0.0
+        self.is_fresh = False  # the queues were looked for just now
         self.turn = 0
 
     # What happens to jobs
@@ -88,9 +89,15 @@ class Budget:
         if self.options.max_jobs is not None:
             room = min(room, self.options.max_jobs - self.finished - self.in_hand)
         threads, loop = min(room, self._room_of_threads()), min(room, COROUTINES - self.for_loop)
-        if max(threads, loop) <= 0:
+        if threads <= 0 and not (loop > 0 and self.coroutine_queues):
             return {}
-        names = self._queues()
+        wants = self._wants_of(self._queues(), threads, loop)
+        if not wants and not self.is_fresh:  # a queue that was empty then may have something now
+            self.look_again()
+            wants = self._wants_of(self._queues(), threads, loop)
+        return wants
+
+    def _wants_of(self, names: list[str], threads: int, loop: int) -> dict[str, int]:
         plain = [name for name in names if name not in self.coroutine_queues]
         wants = self._share(plain, threads) | self._share([name for name in names if name not in plain], loop)
         return {name: count for name in names if (count := min(wants.get(name, 0), self._permits(name))) > 0}
@@ -115,7 +122,8 @@ class Budget:
 
     def _queues(self) -> list[str]:
         """The queues to claim from, in the order of preference where there is one, else each first in its turn."""
-        if time.monotonic() >= self.names_until:
+        self.is_fresh = time.monotonic() >= self.names_until
+        if self.is_fresh:
             chosen, exclude = self.options.queues, self.options.exclude
             found = [name for name in statements().claimable_queues() if name not in exclude]
             self.names = [name for name in chosen if name in found] if chosen else found

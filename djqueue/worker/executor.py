@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import close_old_connections, connections
 
 from djqueue import registry, signals
-from djqueue.conf import config
 from djqueue.current import CurrentJob, Holding, _current
 from djqueue.exceptions import Cancelled, PermanentFailure, Retry, Snooze
 from djqueue.lifecycle import announce, settle
@@ -23,15 +21,12 @@ from djqueue.records import Settlement
 logger = logging.getLogger("djqueue")
 
 HOME = os.getcwd()
-NO_TASK = "no task registered"
-UNKNOWN_FIRST, UNKNOWN_LAST = 1.0, 60.0
 
 
 def execute(holding: Holding) -> Settlement:
     """Run one claimed job of a plain function and tell what became of it."""
     task = registry.find(holding.job.task)
-    if task is None:
-        return unknown(holding.job)
+    assert task is not None
     close_old_connections()
     announce.started([holding.job])
     try:
@@ -52,11 +47,6 @@ async def aexecute(holding: Holding) -> Settlement:
         finally:
             if context in SyncToAsync.context_to_thread_executor:  # it has had synchronous parts
                 await sync_to_async(close_all)(holding.job)
-
-
-def is_async(job: ClaimedJob) -> bool:
-    task = registry.find(job.task)
-    return task is not None and inspect.iscoroutinefunction(task.func)
 
 
 def call(func: Callable[..., Any], holding: Holding) -> Settlement:
@@ -99,15 +89,6 @@ def failed(job: ClaimedJob, error: BaseException) -> Settlement:
         case Cancelled():
             return settle.cancel(job)
     return settle.nack(job, error)
-
-
-def unknown(job: ClaimedJob) -> Settlement:
-    """Put a job back that no task here is named for: another release may know it; after the grace it dies."""
-    since = job.row.unknown_since
-    age = 0.0 if since is None else (job.claimed_at - since).total_seconds()
-    if age >= config().unknown_task_grace:
-        return settle.dead_letter(job, f"{NO_TASK}: {job.task}", unknown=True)
-    return settle.snooze(job, min(max(age, UNKNOWN_FIRST), UNKNOWN_LAST), unknown=True)
 
 
 def clean_up(job: ClaimedJob) -> None:

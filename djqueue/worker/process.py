@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import threading
@@ -17,6 +18,7 @@ from djqueue.conf import config
 from djqueue.current import Holding
 from djqueue.identity import identity
 from djqueue.lifecycle import announce, settle
+from djqueue.lifecycle import unknown as unknown_tasks
 from djqueue.lifecycle.claim import ClaimedJob, claim
 from djqueue.listener import listener
 from djqueue.records import Settled, Settlement
@@ -25,7 +27,6 @@ from djqueue.states import Outcome
 from .board import Board, Claim
 from .budget import COROUTINES, Budget
 from .completer import Completer
-from .executor import is_async
 from .options import Options
 from .pulse import AWAY, Pulse, pause
 from .threads import Loop, Threads
@@ -34,6 +35,8 @@ logger = logging.getLogger("djqueue")
 
 # How long to wait for a wake-up while the listener is well; it looks for itself every few seconds.
 LONG_WAIT = 60.0
+# More unknown tasks than that in one claim: there will be others behind them.
+FEW = 10
 # How long outcomes may take to be written at the end.
 LAST_FLUSH = 10.0
 
@@ -116,14 +119,18 @@ class Worker:
         if any(job.row.crashes for job in jobs):
             self._keep_one_alone(holdings)
             return True
+        unknown = [holding for holding in holdings if holding.unknown]
         for holding in holdings:
-            self._submit(holding)
+            if not holding.unknown:
+                self._submit(holding)
+        self._put_back(unknown)
         if len(jobs) < sum(wants.values()):
             self.budget.look_again()
-        return len(jobs) > 0
+        return bool(jobs) or not self.budget.is_fresh
 
     def _hold(self, job: ClaimedJob) -> Holding:
-        holding = Holding(job, is_async(job))
+        task = registry.find(job.task)
+        holding = Holding(job, task is not None and inspect.iscoroutinefunction(task.func), task is None)
         holding.place = self.board.put(holding.claim, job.lease)
         self.held[holding.claim] = holding
         self.budget.took(job, holding.coroutine)
@@ -131,6 +138,16 @@ class Worker:
 
     def _submit(self, holding: Holding) -> None:
         (self.loop if holding.coroutine else self.threads).submit(holding)
+
+    def _put_back(self, unknown: list[Holding]) -> None:
+        """What no task here is named for; where there are many of them, those behind them too."""
+        for holding in unknown:
+            self._report(holding, unknown_tasks.settlement(holding.job))
+        if len(unknown) > FEW:
+            for queue in {holding.job.queue for holding in unknown}:
+                tasks = {holding.job.task for holding in unknown if holding.job.queue == queue}
+                put = unknown_tasks.put_back(queue, tasks)
+                logger.warning("jobs of unknown tasks put back queue=%s tasks=%s jobs=%d", queue, sorted(tasks), put)
 
     def _keep_one_alone(self, holdings: list[Holding]) -> None:
         """Keep the first that met a crash, and give back all the others that have not begun."""

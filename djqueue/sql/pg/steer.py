@@ -1,4 +1,4 @@
-"""Cancel, requeue and reschedule."""
+"""Cancel, requeue, reschedule, put back."""
 
 from __future__ import annotations
 
@@ -68,4 +68,24 @@ RESCHEDULE = """
                       THEN 'pending' ELSE 'scheduled' END
     FROM locked l WHERE j.id = l.id
     RETURNING j.id
+"""
+
+# Looks along djqueue_job_claim, and locks only what it changes: the others may be claimed meanwhile.
+PUT_BACK = """
+    WITH ahead AS MATERIALIZED (
+        SELECT id, task FROM djqueue_job WHERE status = 'pending' AND queue = %s
+        ORDER BY priority, enqueued_at, id LIMIT %s
+    ), picked AS MATERIALIZED (
+        SELECT j.id, GREATEST(%s::float8, LEAST(%s::float8, COALESCE(
+            extract(epoch FROM statement_timestamp() - j.unknown_since)::float8, 0))) AS delay
+        FROM djqueue_job j JOIN ahead ON j.id = ahead.id
+        WHERE ahead.task = ANY(%s) AND j.status = 'pending'
+        AND (j.unknown_since IS NULL OR j.unknown_since > statement_timestamp() - interval '1 second' * %s::float8)
+        FOR UPDATE OF j SKIP LOCKED
+    )
+    UPDATE djqueue_job j SET
+        status = 'scheduled',
+        run_at = statement_timestamp() + interval '1 second' * picked.delay,
+        unknown_since = COALESCE(j.unknown_since, statement_timestamp())
+    FROM picked WHERE j.id = picked.id
 """
