@@ -40,7 +40,7 @@ def main() -> None:
         _, beside = measure(running, options.jobs, options.rounds)
         print(f"ratio {beside / ours:.2f} with {options.future:,} future jobs in the table", flush=True)
         run("DELETE FROM djqueue_job WHERE status = 'scheduled'")
-        known, among = measure_unknown(running, options.jobs, options.rounds)
+        known, among = measure_unknown(running, 4 * options.jobs, options.rounds)
         print(f"ratio {among / known:.2f} with {UNKNOWN:,} jobs of unknown tasks before them in the queue")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004
 from django.db import connections
 
 from . import conf, schedules
+
+ENOUGH = 20  # seconds to wait for SQLite's lock
 
 
 @register("djqueue")
@@ -57,3 +59,38 @@ def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
         problems = schedules.problems(name, **definition)
         found += [Error(f"Schedule {name!r}: {problem}.", id="djqueue.E004") for problem in problems.values()]
     return found
+
+
+@register("djqueue")
+def check_command(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Of two apps with a command of one name, the one that stands later in INSTALLED_APPS is not reached."""
+    if not apps.is_installed("channels"):
+        return []
+    return [
+        Warning(
+            "Channels has a command named runworker too, and the app that stands first in INSTALLED_APPS has it.",
+            hint="Start djqueue's worker as manage.py djqueue_worker.",
+            id="djqueue.W002",
+        )
+    ]
+
+
+@register("djqueue")
+def check_sqlite(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """What a producer on SQLite needs, so that it does not meet "database is locked" beside a worker."""
+    if conf.problems():
+        return []
+    connection = connections[conf.config().database]
+    if connection.vendor != "sqlite":
+        return []
+    options = connection.settings_dict.get("OPTIONS", {})
+    if options.get("transaction_mode") == "IMMEDIATE" and options.get("timeout", 0) >= ENOUGH:
+        return []
+    return [
+        Warning(
+            f"The SQLite database {connection.alias!r} may answer \"database is locked\" while a worker runs.",
+            hint=f'Set its OPTIONS to {{"transaction_mode": "IMMEDIATE", "timeout": {ENOUGH}, '
+            '"init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"}.',
+            id="djqueue.W003",
+        )
+    ]
