@@ -20,8 +20,8 @@ class NewJob:
     queue: str
     priority: int
     max_attempts: int
-    args: str = "[]"
-    kwargs: str = "{}"
+    args: str = field(default="[]", repr=False)  # arguments may be sensitive: no repr shows them
+    kwargs: str = field(default="{}", repr=False)
     headers: str = "{}"
     delay: float = 0.0
     run_at: datetime | None = None
@@ -55,8 +55,8 @@ class JobRecord:
     task: str
     queue: str
     status: Status
-    args: list[Any]
-    kwargs: dict[str, Any]
+    args: list[Any] = field(repr=False)
+    kwargs: dict[str, Any] = field(repr=False)
     headers: dict[str, Any]
     priority: int
     attempts: int
@@ -86,8 +86,8 @@ class ClaimedRow(NamedTuple):
     id: UUID
     task: str
     queue: str
-    args: str
-    kwargs: str
+    args: str = field(repr=False)
+    kwargs: str = field(repr=False)
     headers: str
     priority: int
     attempts: int
@@ -166,8 +166,8 @@ class Requeue:
     """A dead job to put back; what is None stays as it was, without `run_at` it is due now."""
 
     id: UUID
-    args: str | None = None
-    kwargs: str | None = None
+    args: str | None = field(default=None, repr=False)
+    kwargs: str | None = field(default=None, repr=False)
     run_at: datetime | None = None
 
 

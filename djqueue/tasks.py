@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from asgiref.sync import sync_to_async
@@ -28,8 +28,8 @@ NO_CALL_OPTIONS = CallOptions()
 class Call:
     """The arguments of a job to be, for `enqueue_many`; `task` is None where the task is known from elsewhere."""
 
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    args: Sequence[Any] = field(repr=False)
+    kwargs: Mapping[str, Any] = field(repr=False)
     task: str | None = None
     options: CallOptions = NO_CALL_OPTIONS
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from djqueue.masking import hide
 from djqueue.payload import safe_text
 
 MAX_NAME = 500
@@ -43,22 +45,25 @@ class Failure:
         )
 
 
-def describe(error: BaseException | str) -> Failure:
-    """Read an error without trusting it: its `__str__` may raise, lie or be endless."""
+def describe(error: BaseException | str, secrets: Sequence[str] = ()) -> Failure:
+    """Read an error without trusting it: its `__str__` may raise, lie, be endless or tell secrets.
+
+    These are masked before anything is cut, or a half of one could stay.
+    """
     kind: Any = type(error)
     try:
         message = str(error)
     except BaseException as broken:
         message = f"<{kind.__name__} whose __str__ raised {type(broken).__name__}>"
     if not isinstance(error, BaseException):
-        return Failure(safe_text(message, MAX_MESSAGE))
+        return Failure(safe_text(hide(message, secrets), MAX_MESSAGE))
     try:
         lines = traceback.format_exception(kind, error, error.__traceback__)
     except BaseException:
         # The traceback alone calls nothing of the exception's own.
         lines = [*traceback.format_tb(error.__traceback__), f"{kind.__name__}: {message}\n"]
     return Failure(
-        safe_text(message or kind.__name__, MAX_MESSAGE),
+        safe_text(hide(message, secrets) or kind.__name__, MAX_MESSAGE),
         safe_text(f"{kind.__module__}.{kind.__qualname__}", MAX_NAME),
-        safe_text("".join(lines), MAX_TRACEBACK),
+        safe_text(hide("".join(lines), secrets), MAX_TRACEBACK),
     )

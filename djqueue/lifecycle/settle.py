@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from djqueue import payload, registry, retries
+from djqueue import masking, payload, registry, retries
 from djqueue.conf import config
 from djqueue.durations import Duration, seconds
 from djqueue.exceptions import LeaseLost
@@ -32,12 +32,12 @@ def nack(job: ClaimedJob, error: BaseException | str, *, delay: Duration | None 
     wait = (
         retries.spread_delay(policy, job.attempt, config().backoff_jitter) if delay is None else seconds(delay, "delay")
     )
-    return _failed(job, Verdict.NACK, describe(error), delay=wait, final=isinstance(policy, NoRetry))
+    return _failed(job, Verdict.NACK, describe(error, _secrets(job)), delay=wait, final=isinstance(policy, NoRetry))
 
 
 def dead_letter(job: ClaimedJob, reason: BaseException | str, *, unknown: bool = False) -> Settlement:
     """It can never succeed; `unknown` when that is because no task has its name."""
-    return _failed(job, Verdict.DEAD_LETTER, describe(reason), unknown=unknown)
+    return _failed(job, Verdict.DEAD_LETTER, describe(reason, _secrets(job)), unknown=unknown)
 
 
 def cancel(job: ClaimedJob) -> Settlement:
@@ -83,6 +83,14 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
             return [error]
         half = len(settlements) // 2
         return settle_many(settlements[:half]) + settle_many(settlements[half:])
+
+
+def _secrets(job: ClaimedJob) -> list[str]:
+    """What an error of this job must not tell."""
+    try:
+        return masking.secrets(job.task, job.args, job.kwargs) if registry.options(job.task).sensitive else []
+    except (ValueError, RecursionError):
+        return [job.row.args, job.row.kwargs]  # written by hand, and not JSON
 
 
 def _failed(job: ClaimedJob, verdict: Verdict, failure: Failure, **fields: Any) -> Settlement:

@@ -29,3 +29,13 @@ def eager_retry() -> None: ...
 @djqueue.task
 async def later(value: object = None) -> object:
     return value
+
+
+@djqueue.task(sensitive=["password"])
+def log_in(user: str, password: str, *, remember: bool = False) -> None:
+    raise ValueError(f"{user} may not come in with {password!r}")
+
+
+@djqueue.task(sensitive=["card", "more"], retry=djqueue.NoRetry())
+def pay(order_id: int, *rest: object, card: object = None, **more: object) -> None:
+    raise ValueError(f"{rest} {card} {more}")

@@ -1,0 +1,139 @@
+"""What a task calls sensitive is not told, wherever it was written."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import djqueue
+from djqueue import masking
+from djqueue.fields import Unreadable
+from djqueue.masking import MASK
+from djqueue.worker.process import Options, Worker
+from tests.app.tasks import add, log_in, pay
+from tests.tools import claim_one
+
+LOG_IN = "tests.app.tasks.log_in"
+PAY = "tests.app.tasks.pay"
+
+
+@pytest.mark.parametrize(
+    ("task", "args", "kwargs", "expected"),
+    [
+        (LOG_IN, ["ada", "hunter2"], {}, (["ada", MASK], {})),
+        (LOG_IN, ["ada"], {"password": "hunter2", "remember": True}, (["ada"], {"password": MASK, "remember": True})),
+        (LOG_IN, [], {"password": None}, ([], {"password": MASK})),
+        (LOG_IN, ["ada", {"nested": "hunter2"}, "spare"], {}, (["ada", MASK, "spare"], {})),
+        (PAY, [1, 2], {"card": "4111", "cvc": "123"}, ([1, 2], {"card": MASK, "cvc": MASK})),
+        ("tests.app.tasks.add", [1], {"b": 2}, ([1], {"b": 2})),
+        ("nobody.knows", [1], {"password": "x"}, ([1], {"password": "x"})),
+        (LOG_IN, Unreadable("[hunter2"), Unreadable("{"), (MASK, MASK)),
+        (LOG_IN, 3, None, (MASK, MASK)),
+    ],
+)
+def test_arguments_are_masked_by_position_and_by_name(task, args, kwargs, expected):
+    assert masking.masked(task, args, kwargs) == expected
+
+
+def test_a_mask_that_was_left_keeps_the_value():
+    old = (["ada", "hunter2"], {})
+    assert masking.unmasked(LOG_IN, ["grace", MASK], {}, *old) == (["grace", "hunter2"], {})
+    assert masking.unmasked(LOG_IN, ["grace"], {"password": MASK}, *old) == (["grace"], {"password": "hunter2"})
+    assert masking.unmasked(LOG_IN, ["grace", "new"], {}, *old) == (["grace", "new"], {})
+    assert masking.unmasked(LOG_IN, [MASK, MASK], {}, *old) == ([MASK, "hunter2"], {})
+    with pytest.raises(KeyError, match="password"):
+        masking.unmasked(LOG_IN, ["grace", MASK], {}, ["ada"], {})
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "hunter2",
+        'it\'s "quoted"',
+        "back\\slash",
+        "zwei\nZeilen mit Text",
+        "ключ-пароль",
+        {"pin": 4711987, "words": ["correct horse", "battery staple"]},
+        12345678,
+    ],
+)
+@pytest.mark.parametrize("spell", [str, repr])
+def test_secrets_are_found_as_they_are_spelt(secret, spell):
+    secrets = masking.secrets(LOG_IN, ["ada", secret], {})
+    text = masking.hide(f"before {spell(secret)} after", secrets)
+    for part in ("hunter2", "quoted", "slash", "Zeilen", "ключ", "4711987", "horse", "battery", "12345678"):
+        assert part not in text
+    assert text.startswith("before ")
+    assert text.endswith(" after")
+
+
+def test_short_values_do_not_garble_texts():
+    assert masking.secrets(LOG_IN, ["ada", "a"], {}) == []
+    assert masking.secrets(LOG_IN, ["ada", 12], {}) == []
+    assert masking.secrets("tests.app.tasks.add", ["hunter2"], {}) == []
+
+
+def test_values_are_masked_inside():
+    secrets = masking.secrets(LOG_IN, ["ada", "hunter2"], {})
+    value = {"a": ["x hunter2 y", 1, None], "hunter2": True}
+    assert masking.hide_in(value, secrets) == {"a": [f"x {MASK} y", 1, None], MASK: True}
+
+
+def test_errors_and_tracebacks_do_not_tell_them(database, caplog):
+    with caplog.at_level(logging.DEBUG, logger="djqueue"):
+        by_position = log_in.using(max_attempts=1).enqueue("ada", "hunter2")
+        by_name = log_in.using(max_attempts=1).enqueue("ada", password="hunter2")
+        nested = pay.enqueue(1, card={"number": "4111-1111"}, cvc="secret-cvc")
+        Worker(Options(burst=True)).run()
+    for handle in (by_position, by_name, nested):
+        record = handle.job()
+        assert record.status == "dead"
+        told = f"{record!r} {record.last_error} {record.errors} {caplog.text}"
+        assert not {"hunter2", "4111-1111", "secret-cvc"} & set(told.replace("'", " ").split())
+        assert "hunter2" not in told
+        assert "4111-1111" not in told
+        assert "secret-cvc" not in told
+        assert MASK in record.last_error
+        assert MASK in record.errors[0]["traceback"]
+    assert "ada may not come in" in by_name.job().last_error
+
+
+def test_a_secret_is_masked_before_the_text_is_cut(database):
+    """A cut through the middle of it would leave its halves."""
+    handle = log_in.using(max_attempts=1).enqueue("ada", "hunter2" * 50)
+    job = claim_one()
+    for padding in range(700, 1000, 50):
+        assert (
+            "hunter"
+            not in djqueue.lifecycle.failure.describe(
+                "x" * padding + "hunter2" * 50 + "y" * 3000, masking.secrets(job.task, job.args, job.kwargs)
+            ).message
+        )
+    job.dead_letter("x" * 900 + "hunter2" * 50 + "y" * 3000)
+    assert "hunter" not in handle.job().last_error
+
+
+def test_a_row_that_is_not_json_fails_without_telling_itself(database):
+    from djqueue.models import Job
+    from tests.tools import rows
+
+    handle = log_in.using(max_attempts=1).enqueue("ada", "hunter2")
+    rows(Job).update(args=Unreadable('["ada", "hunter2"'))
+    Worker(Options(burst=True)).run()
+    assert handle.status() == "dead"
+    assert "hunter2" not in f"{handle.job()!r}{handle.job().errors}"
+
+
+def test_no_repr_shows_arguments(database):
+    handle = add.enqueue("hunter2", b="hunter2")
+    shown = [handle, handle.job(), djqueue.call("hunter2"), add.call("hunter2")]
+    job = claim_one()
+    shown += [job, job.row]
+    job.dead_letter("no")
+    from djqueue.records import NewJob, Requeue
+
+    shown += [djqueue.requeue(handle.id), Requeue(id=handle.id, args='["hunter2"]')]
+    shown.append(NewJob(id=handle.id, task="t", queue="q", priority=1, max_attempts=1, args='["hunter2"]'))
+    for thing in shown:
+        assert "hunter2" not in repr(thing)
