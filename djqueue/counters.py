@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import datetime, timedelta
 
 from .models import Throughput
@@ -38,6 +39,20 @@ def queues() -> list[str]:
     found.update(database.queues_in("djqueue_job", "status = 'pending'"))
     found.update(row[0] for row in database.fetch("SELECT DISTINCT queue FROM djqueue_job WHERE status <> 'pending'"))
     return sorted(found)
+
+
+def overview() -> dict[str, QueueStats]:
+    """The counts of every queue, from one statement however many queues there are."""
+    database = statements()
+    counts: dict[str, dict[str, int]] = {}
+    for queue, status, count in database.fetch(
+        "SELECT queue, status, COUNT(*) FROM djqueue_job GROUP BY queue, status"
+        " UNION ALL SELECT queue, 'dead', COUNT(*) FROM djqueue_deadjob GROUP BY queue"
+        " UNION ALL SELECT queue, 'done', SUM(done) FROM djqueue_throughput GROUP BY queue"
+    ):
+        counts.setdefault(queue, {})[status] = int(count)
+    names = [field.name for field in fields(QueueStats)]
+    return {queue: QueueStats(**{name: found.get(name, 0) for name in names}) for queue, found in counts.items()}
 
 
 astats = twin(stats)

@@ -74,6 +74,11 @@ class Job(JobFields):
     class Meta:
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
+        permissions = [
+            ("run_now_job", "Can run jobs now"),
+            ("cancel_job", "Can cancel jobs"),
+            ("reschedule_job", "Can change the priority and time of jobs"),
+        ]
         indexes = [
             # Exactly the claim's WHERE and ORDER BY.
             StatusIndex(
@@ -119,9 +124,15 @@ class DeadJob(JobFields):
     class Meta:
         verbose_name = _("dead job")
         verbose_name_plural = _("dead jobs")
+        permissions = [
+            ("requeue_deadjob", "Can requeue dead jobs"),
+            ("change_arguments_deadjob", "Can requeue dead jobs with other arguments"),
+        ]
         indexes = [
             models.Index(fields=["failed_at"], name="djqueue_dead_sweep"),
             models.Index(fields=["queue", "id"], name="djqueue_dead_queue"),
+            # The admin's: all dead jobs of one task, latest first. Few jobs die, so it costs little.
+            models.Index(fields=["task", "failed_at"], name="djqueue_dead_task"),
         ]
 
     @property
@@ -219,6 +230,7 @@ class QueueState(models.Model):
     class Meta:
         verbose_name = _("queue")
         verbose_name_plural = _("queues")
+        permissions = [("pause_queuestate", "Can pause queues"), ("resume_queuestate", "Can resume queues")]
 
     def __str__(self) -> str:
         return str(self.queue)

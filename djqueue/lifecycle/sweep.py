@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
+from uuid import UUID
 
 from django.db.models import Model, QuerySet
 
@@ -58,6 +60,21 @@ def clear_dead(queue: str) -> int:
     from djqueue.models import DeadJob
 
     return delete_in_batches(DeadJob.objects.using(statements().alias).filter(queue=queue).order_by("id"))
+
+
+def delete_dead(ids: Sequence[UUID]) -> list[UUID]:
+    """Delete dead jobs, in one short transaction; gives those that were dead."""
+    from djqueue.models import DeadJob
+
+    database = statements()
+
+    def delete() -> list[UUID]:
+        dead = DeadJob.objects.using(database.alias).filter(pk__in=ids)
+        found = list(dead.select_for_update().order_by("pk").values_list("pk", flat=True))
+        DeadJob.objects.using(database.alias).filter(pk__in=found)._raw_delete(database.alias)
+        return found
+
+    return database.own_transaction(delete) if ids else []
 
 
 def delete_in_batches(rows: QuerySet[M]) -> int:
