@@ -1,0 +1,125 @@
+"""Values as a person reads them; everything that came out of a row is escaped."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator
+from django.utils.translation import gettext as _
+
+from djqueue.fields import Unreadable
+from djqueue.states import Status
+
+# A mark beside the word, so that colour is never all there is.
+MARKS = {
+    "scheduled": "◷",
+    "pending": "○",
+    "claimed": "▶",
+    "done": "✔",
+    "dead": "✖",
+    "cancelled": "⊘",
+    "alive": "●",
+    "draining": "◒",
+    "stale": "!",
+    "stopped": "■",
+    "paused": "❚❚",
+    "running": "▶",
+}
+NOTHING = "-"
+
+
+def badge(kind: str, label: str = "") -> SafeString:
+    """A state: a mark, a word and a colour."""
+    known = kind if kind in MARKS else "unknown"
+    mark = format_html('<span aria-hidden="true">{}</span> ', MARKS[kind]) if kind in MARKS else ""
+    return format_html('<span class="djq-badge djq-{}">{}{}</span>', known, mark, label or kind)
+
+
+def status(value: str) -> SafeString:
+    try:
+        return badge(value, str(Status(value).label))
+    except ValueError:  # written by hand
+        return badge(str(value))
+
+
+def short_json(value: Any, length: int = 60) -> str:
+    text = value if isinstance(value, Unreadable) else json.dumps(value, ensure_ascii=False, default=str)
+    return Truncator(text).chars(length)
+
+
+def pretty_json(value: Any) -> str:
+    return value if isinstance(value, Unreadable) else json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def short_arguments(args: Any, kwargs: Any, length: int = 80) -> str:
+    """As they would be written in a call."""
+    if args is None or kwargs is None:
+        return _("(too long to show here)")
+    parts = [short_json(value) for value in args] if isinstance(args, list) else [short_json(args)]
+    if isinstance(kwargs, dict):
+        parts += [f"{name}={short_json(value)}" for name, value in kwargs.items()]
+    else:
+        parts.append(f"**{short_json(kwargs)}")
+    return Truncator(", ".join(parts)).chars(length)
+
+
+def duration(seconds: float | None) -> str:
+    """Two figures at most: 12 ms, 3.4 s, 5 min, 2 h 10 min, 3 d 4 h."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 1:
+        return _("%(count)d ms") % {"count": max(0, round(seconds * 1000))}
+    if seconds < 60:
+        return _("%(count).1f s") % {"count": seconds}
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return (
+            _("%(m)d min %(s)d s") % {"m": minutes, "s": rest}
+            if rest and minutes < 10
+            else _("%(m)d min") % {"m": minutes}
+        )
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes}
+    return _("%(d)d d %(h)d h") % {"d": hours // 24, "h": hours % 24}
+
+
+def between(start: datetime | None, end: datetime | None) -> str:
+    return duration(None if start is None or end is None else (end - start).total_seconds())
+
+
+def instant(value: datetime | None) -> str | SafeString:
+    if value is None:
+        return NOTHING
+    text = date_format(timezone.localtime(value), "Y-m-d H:i:s")
+    return format_html('<time datetime="{}">{}</time>', value.isoformat(), text)
+
+
+def ago(value: datetime | None) -> str | SafeString:
+    """How long ago, with the instant itself for whoever points at it."""
+    if value is None:
+        return NOTHING
+    seconds = (timezone.now() - value).total_seconds()
+    text = _("in %(time)s") % {"time": duration(-seconds)} if seconds < 0 else _("%(time)s ago")
+    when = date_format(timezone.localtime(value), "Y-m-d H:i:s T")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        value.isoformat(),
+        when,
+        text % {"time": duration(seconds)} if seconds >= 0 else text,
+    )
+
+
+def size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"

@@ -1,0 +1,38 @@
+"""Done and cancelled jobs: to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.utils.translation import gettext_lazy as _
+
+from . import display
+from .filters import QueueFilter, StatusFilter, TaskFilter
+from .pages import JobFieldsAdmin
+
+
+class DoneJobAdmin(JobFieldsAdmin):
+    ordering = ("-id",)
+    list_display = (
+        "task_column",
+        "status_column",
+        "queue_column",
+        "arguments_column",
+        "attempts_column",
+        "wait_column",
+        "run_column",
+        "worker_column",
+        "completed_column",
+        "id_column",
+    )
+    list_filter = (StatusFilter, QueueFilter, TaskFilter)
+    unread_columns = (*JobFieldsAdmin.unread_columns, "result", "last_error")
+
+    @admin.display(description=_("ran"))
+    def run_column(self, obj: Any) -> str:
+        return display.between(obj.claimed_at, obj.completed_at)
+
+    @admin.display(description=_("ended"))
+    def completed_column(self, obj: Any) -> str:
+        return display.ago(obj.completed_at)

@@ -1,0 +1,138 @@
+"""Live jobs: run now, cancel, change priority or time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from djqueue.lifecycle.cancel import cancel_many
+from djqueue.lifecycle.requeue import reschedule_many
+from djqueue.models import Job
+from djqueue.sql import statements
+from djqueue.states import CancelOutcome, Status
+
+from . import display
+from .actions import Act, Fate
+from .filters import ErrorsFilter, LateFilter, QueueFilter, StatusFilter, TaskFilter
+from .forms import RescheduleForm
+from .pages import JobFieldsAdmin
+
+
+def run_now(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, str]:
+    scheduled = [job.pk for job in jobs if job.status == Status.SCHEDULED.value]
+    return dict.fromkeys(reschedule_many(scheduled, run_at=statements().now()), "due")
+
+
+def cancel(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, str]:
+    return {done.id: done.outcome.value for done in cancel_many([job.pk for job in jobs])}
+
+
+def reschedule(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, str]:
+    changed = reschedule_many([job.pk for job in jobs], run_at=options.get("run_at"), priority=options.get("priority"))
+    return dict.fromkeys(changed, "changed")
+
+
+RUN_NOW = Act(
+    name="run_now",
+    title=_("Run jobs now"),
+    question=_("Make these scheduled jobs due now? Others, and those that a worker holds, are skipped."),
+    button=_("Run now"),
+    perform=run_now,
+    fates={"due": Fate(_("%(count)s made due"), _("Made due now."))},
+)
+CANCEL = Act(
+    name="cancel",
+    title=_("Cancel jobs"),
+    question=_("Cancel these jobs? One that waits ends now; one that a worker holds is asked to stop."),
+    button=_("Cancel"),
+    perform=cancel,
+    fates={
+        CancelOutcome.REMOVED.value: Fate(_("%(count)s cancelled"), _("Cancelled.")),
+        CancelOutcome.REQUESTED.value: Fate(_("%(count)s asked to stop"), _("Asked to stop.")),
+    },
+    danger=True,
+)
+RESCHEDULE = Act(
+    name="reschedule",
+    title=_("Change priority or time"),
+    question=_("Change the priority or the time of these jobs? Those that a worker holds are skipped."),
+    button=_("Change priority or time"),
+    perform=reschedule,
+    fates={"changed": Fate(_("%(count)s changed"), _("Changed priority or time."))},
+    form=RescheduleForm,
+)
+
+
+class JobAdmin(JobFieldsAdmin):
+    ordering = ("-id",)  # the primary key tells when it was enqueued, and every table has it
+    list_display = (
+        "task_column",
+        "status_column",
+        "queue_column",
+        "arguments_column",
+        "attempts_column",
+        "wait_column",
+        "run_column",
+        "worker_column",
+        "id_column",
+    )
+    list_filter = (StatusFilter, QueueFilter, TaskFilter, ErrorsFilter, LateFilter)
+    actions = ("run_now", "cancel", "reschedule")
+    acts = (RUN_NOW, CANCEL, RESCHEDULE)
+    act_fields = ("id", "task", "queue", "status")
+    on_page = {
+        "run_now": lambda job: job.status == Status.SCHEDULED.value,
+        "reschedule": lambda job: job.status != Status.CLAIMED.value,
+    }
+
+    def has_run_now_permission(self, request: HttpRequest) -> bool:
+        return self.has_own_permission(request, "run_now")
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return self.has_own_permission(request, "cancel")
+
+    def has_reschedule_permission(self, request: HttpRequest) -> bool:
+        return self.has_own_permission(request, "reschedule")
+
+    @admin.action(permissions=["run_now"], description=_("Run selected %(verbose_name_plural)s now"))
+    def run_now(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse:
+        return self.ask(request, queryset, RUN_NOW)
+
+    @admin.action(permissions=["cancel"], description=_("Cancel selected %(verbose_name_plural)s"))
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse:
+        return self.ask(request, queryset, CANCEL)
+
+    @admin.action(
+        permissions=["reschedule"], description=_("Change priority or time of selected %(verbose_name_plural)s")
+    )
+    def reschedule(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse:
+        return self.ask(request, queryset, RESCHEDULE)
+
+    @admin.display(description=_("state"))
+    def status_column(self, obj: Job) -> str:
+        shown = display.status(obj.status)
+        return format_html("{} {}", shown, gettext("cancel requested")) if obj.cancel_requested else shown
+
+    @admin.display(description=_("waited"))
+    def wait_column(self, obj: Job) -> str:
+        due = max(obj.run_at, obj.enqueued_at)
+        if obj.status == Status.SCHEDULED.value:
+            return format_html(gettext("due {}"), display.ago(obj.run_at))
+        return display.between(due, obj.claimed_at or timezone.now())
+
+    @admin.display(description=_("ran"))
+    def run_column(self, obj: Job) -> str:
+        return display.between(obj.claimed_at, timezone.now())
+
+    @admin.display(description=_("worker"))
+    def worker_column(self, obj: Job) -> str:
+        return obj.worker or display.NOTHING

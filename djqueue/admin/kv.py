@@ -1,0 +1,178 @@
+"""KV entries: to look at; to edit for whoever may."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.models import DELETION
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from djqueue import kv, payload
+from djqueue.exceptions import DjqueueError
+from djqueue.fields import Unreadable
+from djqueue.lifecycle.enqueue import encode_kv
+from djqueue.models import KV
+
+from . import display
+from .actions import Act, ActingAdmin, Fate
+from .filters import storable
+from .forms import JSONText
+
+
+def delete(entries: Sequence[KV], options: Mapping[str, Any]) -> dict[str, str]:
+    return {entry.key: "deleted" for entry in entries if kv.delete(entry.key)}
+
+
+DELETE = Act(
+    name="delete",
+    title=_("Delete KV entries"),
+    question=_("Delete these entries?"),
+    button=_("Delete"),
+    perform=delete,
+    fates={"deleted": Fate(_("%(count)s deleted"), _("Deleted."))},
+    flag=DELETION,
+    danger=True,
+)
+
+
+class Conflict(Exception):
+    """The entry was changed between the check and the write."""
+
+
+class KVForm(forms.ModelForm):  # type: ignore[type-arg]
+    content = JSONText(label=_("Value"), help_text=_("JSON of up to 256 KiB; texts in double quotes."))
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = KV
+        fields = ["key"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.before: Any = None
+        if self.instance.pk:
+            self.initial["content"] = display.pretty_json(self.instance.value)
+            self.initial["seen"] = digest(self.instance.value)
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or self.cleaned_data
+        key = self.instance.pk or given.get("key")
+        if key is None or "content" not in given:
+            return given
+        if given["content"] is None:
+            raise ValidationError({"content": gettext("null is no entry: delete it instead.")})
+        try:
+            encode_kv(key, given["content"])
+            self.before = kv.get(key)
+        except DjqueueError as error:
+            raise ValidationError({"content": str(error)}) from None
+        except ValueError:  # it was written by hand, and is not JSON
+            self.before = self.instance.value
+        if self.instance.pk and digest(self.before) != given["seen"]:
+            raise ValidationError(gettext("Somebody has changed this entry since you opened it: look again."))
+        if not self.instance.pk and self.before is not None:
+            raise ValidationError({"key": gettext("There is an entry under this key.")})
+        return given
+
+    def validate_unique(self) -> None:
+        """Done above, in the queue's database."""
+
+
+class KVAdmin(ActingAdmin):
+    form = KVForm
+    ordering = ("key",)
+    list_display = ("key_column", "value_column", "updated_column", "expires_column")
+    search_fields = ("key",)
+    search_help_text = _("The beginning of a key.")
+    json_columns = ("value",)
+    readonly_fields = ("updated_at", "expires_at")
+    fields = ("key", "content", "seen", "updated_at", "expires_at")
+    actions = ("delete",)
+    act_fields = ("key",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_own_permission(request, "add")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_own_permission(request, "change")
+
+    def has_discard_permission(self, request: HttpRequest) -> bool:
+        return self.has_own_permission(request, "delete")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        if obj is None:
+            return self.readonly_fields
+        shown = ("key", *self.readonly_fields)
+        return shown if self.has_change_permission(request, obj) else (*shown, "content")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        if obj is None:
+            return ("key", "content")
+        return self.fields if self.has_change_permission(request, obj) else ("key", "content", *self.readonly_fields)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        if not storable(search_term):
+            return queryset.none(), False
+        return (queryset.filter(key__startswith=search_term) if search_term else queryset), False
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except Conflict:
+            text = gettext("Somebody has changed this entry at this very moment: nothing was written.")
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
+    def save_model(self, request: HttpRequest, obj: KV, form: Any, change: bool) -> None:
+        """Only over what the form has seen; the expiry stays."""
+        value = form.cleaned_data["content"]
+        if isinstance(form.before, Unreadable):
+            kv.set(obj.key, value)
+        elif not kv.compare_and_set(obj.key, form.before, value):
+            raise Conflict
+
+    @admin.action(permissions=["discard"], description=_("Delete selected %(verbose_name_plural)s"))
+    def delete(self, request: HttpRequest, queryset: QuerySet[KV]) -> HttpResponse:
+        return self.ask(request, queryset, DELETE)
+
+    @admin.display(description=_("key"))
+    def key_column(self, obj: KV) -> str:
+        return str(obj.key)
+
+    @admin.display(description=_("value"))
+    def value_column(self, obj: Any) -> str:
+        value = obj.short_value
+        return gettext("(too long to show here)") if value is None else display.short_json(value, 100)
+
+    @admin.display(description=_("value"))
+    def content(self, obj: KV) -> str:
+        return display.pretty_json(obj.value)
+
+    @admin.display(description=_("updated"))
+    def updated_column(self, obj: KV) -> str:
+        return display.ago(obj.updated_at)
+
+    @admin.display(description=_("expires"))
+    def expires_column(self, obj: KV) -> str:
+        return display.ago(obj.expires_at)
+
+
+def digest(value: Any) -> str:
+    text = str(value) if isinstance(value, Unreadable) else payload.canonical(value, "value")
+    return hashlib.sha256(text.encode()).hexdigest()

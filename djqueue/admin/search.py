@@ -1,0 +1,134 @@
+"""Search by id, by task name and by argument; a term that makes no sense gets a hint instead of an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Case, Q, QuerySet, TextField, When
+from django.db.models.functions import Cast
+from django.utils.formats import number_format
+from django.utils.text import smart_split, unescape_string_literal
+from django.utils.translation import gettext as _
+
+from djqueue import masking, registry
+from djqueue.fields import read
+
+from .filters import storable
+
+WINDOW = 50_000  # the newest jobs whose arguments are read
+STEP = 5_000  # rows per query
+MOST = 500  # jobs found by argument
+
+
+@dataclass
+class Search:
+    """What a search text asks for."""
+
+    ids: list[UUID] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    arguments: list[tuple[str, str]] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+
+
+def parse(text: str) -> Search:
+    found = Search()
+    for term in terms(text):
+        name, colon, value = term.partition(":")
+        if (job_id := as_uuid(term)) is not None:
+            found.ids.append(job_id)
+        elif not storable(term):
+            found.hints.append(_("“%(term)s” contains characters that no job can hold.") % {"term": term})
+        elif not colon or any(term in task.name for task in registry.all_tasks()):
+            found.tasks.append(term)
+        elif name and value:
+            found.arguments.append((name, value))
+        else:
+            found.hints.append(
+                _("“%(term)s” is not complete: search an argument as name:value, such as order_id:42.") % {"term": term}
+            )
+    return found
+
+
+def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[str]]:
+    """The jobs that all terms fit, and what to tell about how they were found."""
+    notes = list(search.hints)
+    if search.hints:
+        return queryset.none(), notes
+    for job_id in search.ids:
+        queryset = queryset.filter(pk=job_id)
+    for term in search.tasks:
+        names = [task.name for task in registry.all_tasks() if term.lower() in task.name.lower()]
+        queryset = queryset.filter(task__in=names or [term])
+        if not names:
+            notes.append(
+                _("No task known here has “%(term)s” in its name: this is what has exactly that name.") % {"term": term}
+            )
+    if search.arguments:
+        ids = by_arguments(queryset, search.arguments)
+        queryset = queryset.filter(pk__in=ids)
+        notes.append(
+            _("Arguments were looked for in the newest %(window)s jobs that match; at most %(most)s are shown.")
+            % {"window": number_format(WINDOW, force_grouping=True), "most": MOST}
+        )
+    return queryset, notes
+
+
+def by_arguments(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> list[Any]:
+    """The ids of the newest jobs with these arguments, looked for in at most `WINDOW` rows, step by step."""
+    found: list[Any] = []
+    for start in range(0, WINDOW, STEP):
+        rows = candidates(queryset, arguments)[start : start + STEP]
+        seen = 0
+        for pk, task, args, kwargs in rows:
+            seen += 1
+            if args is not None and fits(task, args, kwargs, arguments):
+                found.append(pk)
+        if seen < STEP or len(found) >= MOST:
+            break
+    return found[:MOST]
+
+
+def candidates(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> QuerySet[Any]:
+    """Every row, but the arguments only of those that contain the values: large ones stay where they are."""
+    contained = Q()
+    for _name, value in arguments:
+        fragment = json.dumps(value, ensure_ascii=False)[1:-1]
+        contained &= Q(args_text__contains=fragment) | Q(kwargs_text__contains=fragment)
+    texts = {f"{name}_text": Cast(name, TextField()) for name in ("args", "kwargs")}
+    shown = {f"found_{name}": Case(When(contained, then=f"{name}_text")) for name in ("args", "kwargs")}
+    rows: QuerySet[Any] = queryset.alias(**texts).annotate(**shown)
+    return rows.values_list("pk", "task", "found_args", "found_kwargs")
+
+
+def fits(task: str, args: str, kwargs: str, arguments: list[tuple[str, str]]) -> bool:
+    """Whether these are among its arguments; sensitive ones are not compared, or searching would reveal them."""
+    named = masking.visible(task, read(args), read(kwargs))
+    return all(name in named and value in spellings(named[name]) for name, value in arguments)
+
+
+def spellings(value: Any) -> tuple[str, ...]:
+    """How a person may write a JSON value: 42 is 42 and "42"."""
+    text = json.dumps(value, ensure_ascii=False)
+    return (text, value) if isinstance(value, str) else (text,)
+
+
+def terms(text: str) -> Iterator[str]:
+    for bit in smart_split(text):
+        if bit[0] in "\"'" and bit[0] == bit[-1] and len(bit) > 1:
+            bit = unescape_string_literal(bit)
+        name, colon, value = bit.partition(":")
+        if colon and len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]:
+            bit = f"{name}:{unescape_string_literal(value)}"
+        if bit:
+            yield bit
+
+
+def as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

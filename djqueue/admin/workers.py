@@ -1,0 +1,79 @@
+"""Workers: who is there, and when they were last heard of."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.utils import timezone
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from djqueue.models import Worker
+
+from . import display
+from .base import QueueModelAdmin
+
+STALE_AFTER = timedelta(seconds=60)
+
+
+class WorkerAdmin(QueueModelAdmin):
+    ordering = ("-heartbeat_at",)
+    list_display = (
+        "identity_column",
+        "state_column",
+        "host_column",
+        "queues_column",
+        "running_column",
+        "finished_column",
+        "memory_column",
+        "heartbeat_column",
+        "started_column",
+    )
+    json_columns = ("queues",)
+
+    @admin.display(description=_("worker"))
+    def identity_column(self, obj: Worker) -> str:
+        return obj.name or obj.identity
+
+    @admin.display(description=_("state"))
+    def state_column(self, obj: Worker) -> str:
+        if obj.stopped_at is not None:
+            return display.badge("stopped", gettext("stopped"))
+        if timezone.now() - obj.heartbeat_at > STALE_AFTER:
+            return display.badge("stale", gettext("not heard of"))
+        if obj.draining:
+            return display.badge("draining", gettext("draining"))
+        return display.badge("alive", gettext("alive"))
+
+    @admin.display(description=_("host and process"))
+    def host_column(self, obj: Worker) -> str:
+        return f"{obj.host}:{obj.pid}"
+
+    @admin.display(description=_("queues"))
+    def queues_column(self, obj: Any) -> str:
+        queues = obj.short_queues
+        if queues == []:
+            return gettext("all")
+        return ", ".join(map(str, queues)) if isinstance(queues, list) else display.short_json(queues)
+
+    @admin.display(description=_("running"))
+    def running_column(self, obj: Worker) -> str:
+        return f"{obj.running}/{obj.threads}"
+
+    @admin.display(description=_("finished"))
+    def finished_column(self, obj: Worker) -> int:
+        return obj.finished
+
+    @admin.display(description=_("memory"))
+    def memory_column(self, obj: Worker) -> str:
+        return display.size(obj.memory) if obj.memory else display.NOTHING
+
+    @admin.display(description=_("heartbeat"))
+    def heartbeat_column(self, obj: Worker) -> str:
+        return display.ago(obj.heartbeat_at)
+
+    @admin.display(description=_("started"))
+    def started_column(self, obj: Worker) -> str:
+        return display.ago(obj.started_at)
