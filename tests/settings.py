@@ -1,4 +1,4 @@
-"""Every database at once. `default` is there only to show that no query of djqueue's goes to it."""
+"""Every database at once. `default` has the admin's users and log; no query of djqueue's goes to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,40 @@ from tests import postgres
 SECRET_KEY = "tests"
 USE_TZ = True
 TIME_ZONE = "Europe/Berlin"
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "djqueue", "tests.app"]
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "djqueue",
+    "tests.app",
+]
+MIDDLEWARE = [
+    "tests.app.middleware.strict_csp",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+ROOT_URLCONF = "tests.urls"
+STATIC_URL = "/static/"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
 DATABASE_ROUTERS = ["tests.app.routers.ToTheWrongPlace"]
 
 if "DJQUEUE_TEST_SCRATCH" not in os.environ:  # child processes find it there

@@ -1,0 +1,542 @@
+"""What people do: with the permission and without it, counted, logged, and never against a worker."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION
+from django.test import Client
+
+import djqueue
+from djqueue import kv
+from djqueue.admin.actions import ActingAdmin
+from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule
+from tests.admin.tools import Person, words
+from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory
+from tests.test_signals import heard  # noqa: F401 - a fixture
+from tests.tools import claim_one, places, rows
+
+pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
+
+
+class Case:
+    """One act: how it is done, what shows that it was, and the log entry of it."""
+
+    def __init__(self, model, permission, view, make, do, done, entry):
+        self.model, self.permission, self.view = model, permission, view
+        self.make, self.do, self.done, self.entry = make, do, done, entry
+
+
+def action(model, name, **more):
+    return lambda person, row: person.do(model, name, row.pk, **more)
+
+
+def switch(name):
+    return lambda person, row: person.client.post(
+        person.url("queuestate"), {"act": name, "queue": "mail", "confirmed": "yes"}, follow=True
+    )
+
+
+def paused_queue():
+    JobFactory(queue="mail")
+    djqueue.Queue("mail").pause()
+    return QueueState(queue="mail")
+
+
+def mail():
+    JobFactory(queue="mail")
+    return QueueState(queue="mail")
+
+
+def save(model, **data):
+    return lambda person, row: person.client.post(person.url(model, f"{row.pk}/change/"), data | seen(row), follow=True)
+
+
+def seen(row):
+    from djqueue.admin.kv import digest
+
+    return {"seen": digest(row.value)} if isinstance(row, KV) else {}
+
+
+ACTS = {
+    "run now": Case(
+        "job",
+        "run_now_job",
+        "view_job",
+        lambda: JobFactory(scheduled=True),
+        action("job", "run_now"),
+        lambda row: rows(Job).get(pk=row.pk).status == "pending",
+        (CHANGE, "Made due now."),
+    ),
+    "cancel": Case(
+        "job",
+        "cancel_job",
+        "view_job",
+        JobFactory,
+        action("job", "cancel"),
+        lambda row: places(row.pk) == ["DoneJob"],
+        (CHANGE, "Cancelled."),
+    ),
+    "cancel a claimed one": Case(
+        "job",
+        "cancel_job",
+        "view_job",
+        lambda: JobFactory(claimed=True),
+        action("job", "cancel"),
+        lambda row: rows(Job).get(pk=row.pk).cancel_requested,
+        (CHANGE, "Asked to stop."),
+    ),
+    "change priority": Case(
+        "job",
+        "reschedule_job",
+        "view_job",
+        JobFactory,
+        action("job", "reschedule", priority="7"),
+        lambda row: rows(Job).get(pk=row.pk).priority == 7,
+        (CHANGE, "Changed priority or time."),
+    ),
+    "requeue": Case(
+        "deadjob",
+        "requeue_deadjob",
+        "view_deadjob",
+        DeadJobFactory,
+        action("deadjob", "requeue"),
+        lambda row: places(row.pk) == ["Job"],
+        (CHANGE, "Requeued."),
+    ),
+    "requeue with other arguments": Case(
+        "deadjob",
+        "change_arguments_deadjob",
+        "view_deadjob",
+        DeadJobFactory,
+        action("deadjob", "requeue_edited", args="[2]", kwargs='{"b": 3}'),
+        lambda row: [(job.args, job.kwargs) for job in rows(Job).all()] == [([2], {"b": 3})],
+        (CHANGE, "Requeued with other arguments."),
+    ),
+    "delete dead": Case(
+        "deadjob",
+        "delete_deadjob",
+        "view_deadjob",
+        DeadJobFactory,
+        action("deadjob", "delete"),
+        lambda row: places(row.pk) == [],
+        (DELETION, "Deleted."),
+    ),
+    "pause": Case(
+        "queuestate",
+        "pause_queuestate",
+        "view_queuestate",
+        mail,
+        switch("pause"),
+        lambda row: djqueue.Queue("mail").paused,
+        (CHANGE, "Paused."),
+    ),
+    "resume": Case(
+        "queuestate",
+        "resume_queuestate",
+        "view_queuestate",
+        paused_queue,
+        switch("resume"),
+        lambda row: not djqueue.Queue("mail").paused,
+        (CHANGE, "Resumed."),
+    ),
+    "edit kv": Case(
+        "kv",
+        "change_kv",
+        "view_kv",
+        lambda: KVFactory(key="colour", value="blue"),
+        save("kv", content='"red"'),
+        lambda row: kv.get("colour") == "red",
+        (CHANGE, json.dumps([{"changed": {"fields": ["Value"]}}])),
+    ),
+    "delete kv": Case(
+        "kv",
+        "delete_kv",
+        "view_kv",
+        lambda: KVFactory(key="colour", value="blue"),
+        action("kv", "delete"),
+        lambda row: kv.get("colour") is None,
+        (DELETION, "Deleted."),
+    ),
+    "disable a schedule": Case(
+        "schedule",
+        "change_schedule",
+        "view_schedule",
+        ScheduleFactory,
+        save("schedule"),
+        lambda row: not rows(Schedule).get(pk=row.pk).enabled,
+        (CHANGE, json.dumps([{"changed": {"fields": ["Enabled"]}}])),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_a_superuser_may(people, name):
+    may(people(), ACTS[name])
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_staff_with_the_permission_may(people, name):
+    case = ACTS[name]
+    may(people(case.view, case.permission), case)
+
+
+def may(person: Person, case: Case) -> None:
+    row = case.make()
+    assert not case.done(row)
+    response = case.do(person, row)
+    assert response.status_code == 200
+    assert case.done(row)
+    assert person.log() == [(str(row.pk), *case.entry)]
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_staff_without_the_permission_may_not(people, name):
+    """Whatever else they may."""
+    case = ACTS[name]
+    others = {other.permission for other in ACTS.values() if other.model == case.model} - {case.permission}
+    for person in (people(case.view), people(case.view, *others)):
+        row = case.make()
+        response = case.do(person, row)
+        assert (
+            response.status_code == 403
+            or not response.context
+            or "No action selected." in words(response)
+            or (case.model in ("deadjob", "job", "kv"))
+        )
+        assert not case.done(row)
+        assert person.log() == []
+        for model in (Job, DeadJob, DoneJob, KV, QueueState, Schedule):
+            rows(model).all().delete()
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_staff_who_may_not_even_look_are_refused(people, name):
+    case = ACTS[name]
+    person = people("view_donejob", superuser=False)
+    row = case.make()
+    assert case.do(person, row).status_code == 403
+    assert person.get(case.model).status_code == 403
+    assert not case.done(row)
+    assert person.log() == []
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_anonymous_people_are_sent_to_the_login(people, name):
+    case = ACTS[name]
+    row = case.make()
+    response = case.do(Person(Client(), None), row)
+    assert response.redirect_chain[0][0].startswith("/admin/login/")
+    assert not case.done(row)
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_acts_need_the_token_of_a_form_of_ours(people, name):
+    case = ACTS[name]
+    person = people()
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(person.user)
+    row = case.make()
+    assert case.do(Person(strict, person.user), row).status_code == 403
+    assert not case.done(row)
+
+
+@pytest.mark.parametrize("name", [name for name in ACTS if not name.startswith(("edit", "disable"))])
+def test_nothing_happens_before_the_confirmation(boss, name):
+    case = ACTS[name]
+    row = case.make()
+    client_post = boss.client.post
+
+    def without_confirmation(path, data, **kwargs):
+        return client_post(path, {key: value for key, value in data.items() if key != "confirmed"}, **kwargs)
+
+    boss.client.post = without_confirmation
+    page = case.do(boss, row)
+    assert "No, take me back" in words(page)
+    assert not case.done(row)
+    assert boss.log() == []
+
+
+def test_actions_are_offered_only_to_those_who_may(people):
+    job = DeadJobFactory()
+    looking = people("view_deadjob")
+    assert "requeue" not in looking.get("deadjob").content.decode().lower()
+    assert "Requeue" not in words(looking.page("deadjob", job.pk))
+    acting = people("view_deadjob", "requeue_deadjob")
+    assert "Requeue selected dead jobs" in words(acting.get("deadjob"))
+    page = words(acting.page("deadjob", job.pk))
+    assert "Requeue …" in page
+    assert "Delete" not in page
+
+
+# What an act may not touch
+
+
+def test_cancel_counts_what_it_removed_and_what_it_asked(boss):
+    waiting, running = JobFactory(), JobFactory(claimed=True)
+    response = boss.do("job", "cancel", waiting.pk, running.pk)
+    assert boss.messages(response) == ["1 cancelled, 1 asked to stop, 0 skipped."]
+    assert places(running.pk) == ["Job"]
+    assert rows(Job).get().token == running.token
+    assert len(boss.log()) == 2
+
+
+@pytest.mark.parametrize("act", ["run_now", "reschedule"])
+def test_what_a_worker_holds_is_skipped(boss, act):
+    running = JobFactory(claimed=True)
+    response = boss.do("job", act, running.pk, priority="1")
+    [message] = boss.messages(response)
+    assert "1 skipped" in message
+    after = rows(Job).get()
+    assert (after.status, after.priority, after.token) == ("claimed", 1000, running.token)
+    assert boss.log() == []
+
+
+def test_a_job_that_was_requeued_meanwhile_is_skipped(boss):
+    job = DeadJobFactory()
+    confirmation = boss.ask("deadjob", "requeue", job.pk)
+    djqueue.requeue(job.pk)
+    assert confirmation.status_code == 200
+    response = boss.do("deadjob", "requeue", job.pk)
+    assert boss.messages(response) == ["0 requeued, 0 skipped."]
+    assert boss.log() == []
+
+
+def test_a_stale_holder_cannot_settle_after_an_act(boss):
+    """Cancelled by a person while it ran, its holder is told; nothing else changes hands."""
+    handle = djqueue.enqueue("tests.app.tasks.add", args=[1])
+    job = claim_one()
+    boss.do("job", "cancel", handle.id)
+    job.nack("gave up")
+    assert handle.status() == "cancelled"
+
+
+# Requeue
+
+
+def test_requeue_from_its_page_follows_the_job(boss):
+    job = DeadJobFactory()
+    response = boss.do("deadjob", "requeue", job.pk, from_page=str(job.pk))
+    assert response.redirect_chain[-1][0] == f"/admin/djqueue/job/{job.pk}/change/"
+    assert "1 requeued, 0 skipped." in words(response)
+
+
+def test_requeue_sends_its_signal(boss, heard):  # noqa: F811
+    boss.do("deadjob", "requeue", DeadJobFactory().pk)
+    assert heard.names == ["queued"]
+
+
+def test_requeue_spread_over_time(boss):
+    for _ in range(30):
+        DeadJobFactory()
+    before = datetime.now(UTC)
+    boss.do("deadjob", "requeue", spread="60")
+    times = sorted(rows(Job).values_list("run_at", flat=True))
+    assert len(times) == 30
+    assert before - timedelta(seconds=5) <= times[0]
+    assert times[-1] <= before + timedelta(minutes=61)
+    assert times[-1] - times[0] > timedelta(minutes=10)
+
+
+def test_a_bad_answer_asks_again(boss):
+    job = DeadJobFactory()
+    response = boss.do("deadjob", "requeue", job.pk, spread="-3")
+    assert "greater than or equal to 0" in words(response)
+    assert places(job.pk) == ["DeadJob"]
+
+
+def test_all_that_match_the_filter_are_requeued_and_no_other(boss):
+    for queue in ("a", "b"):
+        for _ in range(7):
+            DeadJobFactory(queue=queue)
+    page = boss.ask("deadjob", "requeue", query={"queue": "a"})
+    assert "7 rows" in words(page)
+    response = boss.do("deadjob", "requeue", query={"queue": "a"})
+    assert boss.messages(response) == ["7 requeued, 0 skipped."]
+    assert {job.queue for job in rows(Job).all()} == {"a"}
+    assert rows(DeadJob).count() == 7
+    assert len(boss.log()) == 7
+
+
+def test_many_are_worked_in_batches(boss, monkeypatch):
+    monkeypatch.setattr(ActingAdmin, "action_batch", 4)
+    for _ in range(11):
+        DeadJobFactory()
+    assert boss.messages(boss.do("deadjob", "requeue")) == ["11 requeued, 0 skipped."]
+    assert len(boss.log()) == 11
+
+
+def test_a_request_that_would_take_too_long_says_what_is_left(boss, monkeypatch):
+    monkeypatch.setattr(ActingAdmin, "action_batch", 4)
+    monkeypatch.setattr(ActingAdmin, "action_seconds", 0)
+    for _ in range(8):
+        DeadJobFactory()
+    [message] = boss.messages(boss.do("deadjob", "delete"))
+    assert message.startswith("4 deleted, 0 skipped. The time of one request was over")
+    assert rows(DeadJob).count() == 4
+    [message] = boss.messages(boss.do("deadjob", "delete"))
+    assert message == "4 deleted, 0 skipped."
+
+
+def test_other_arguments_are_for_one_job(boss):
+    jobs = [DeadJobFactory(), DeadJobFactory()]
+    response = boss.do("deadjob", "requeue_edited", *(job.pk for job in jobs), args="[]", kwargs="{}")
+    assert "Choose one job" in words(response)
+    assert rows(DeadJob).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"args": "[1", "kwargs": "{}"}, "This is not JSON: Expecting ',' delimiter, in line 1, column 3."),
+        ({"args": "{}", "kwargs": "{}"}, "This must be a JSON list"),
+        ({"args": "[]", "kwargs": "[]"}, "This must be a JSON object"),
+        ({"args": "", "kwargs": "{}"}, "Give a value."),
+        ({"args": "[NaN]", "kwargs": "{}"}, "which JSON cannot hold"),
+        ({"args": '["\\u0000"]', "kwargs": "{}"}, "NUL character"),
+        ({"args": f'["{"x" * 2_000_000}"]', "kwargs": "{}"}, "MAX_PAYLOAD_SIZE"),
+    ],
+)
+def test_arguments_that_cannot_be_are_explained(boss, given, problem):
+    job = DeadJobFactory()
+    assert problem in words(boss.do("deadjob", "requeue_edited", job.pk, **given))
+    assert places(job.pk) == ["DeadJob"]
+
+
+def test_edited_arguments_keep_what_is_masked(boss):
+    job = DeadJobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"])
+    form = boss.ask("deadjob", "requeue_edited", job.pk).context["form"]
+    args = json.loads(form["args"].value())
+    assert args == ["ada", "********"]
+    boss.do("deadjob", "requeue_edited", job.pk, args=json.dumps(["grace", args[1]]), kwargs="{}")
+    assert rows(Job).get().args == ["grace", "hunter2"]
+
+
+def test_a_mask_without_a_value_behind_it_is_refused(boss):
+    job = DeadJobFactory(task="tests.app.tasks.log_in", args=["ada"])
+    response = boss.do("deadjob", "requeue_edited", job.pk, args='["ada", "********"]', kwargs="{}")
+    assert "password is masked" in words(response)
+
+
+# Change time
+
+
+def test_a_time_is_the_site_s_own(boss):
+    job = JobFactory()
+    boss.do("job", "reschedule", job.pk, run_at_0="2030-01-02", run_at_1="03:04:05")
+    after = rows(Job).get()
+    assert after.status == "scheduled"
+    assert after.run_at == datetime(2030, 1, 2, 2, 4, 5, tzinfo=UTC)  # in Berlin it is winter
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "Give a priority, a time, or both."),
+        ({"priority": "x"}, "Enter a whole number."),
+        ({"priority": "99999999999"}, "less than or equal"),
+        ({"run_at_0": "9999-01-01", "run_at_1": "00:00"}, "before the year"),
+        ({"run_at_0": "2030-01-01"}, "Enter a valid time"),
+    ],
+)
+def test_a_change_that_cannot_be_is_explained(boss, given, problem):
+    job = JobFactory()
+    assert problem in words(boss.do("job", "reschedule", job.pk, **given))
+    assert rows(Job).get().priority == 1000
+
+
+# Queues
+
+
+def test_pausing_twice_skips(boss):
+    JobFactory(queue="mail")
+    switch("pause")(boss, None)
+    assert boss.messages(switch("pause")(boss, None)) == ["0 paused, 1 skipped."]
+    assert len(boss.log()) == 1
+    assert boss.client.get(boss.url("queuestate", "mail/change/"), follow=True).status_code == 200
+
+
+@pytest.mark.parametrize("data", [{}, {"act": "explode", "queue": "x"}])
+def test_a_senseless_post_to_the_queues_is_refused(boss, data):
+    assert boss.client.post(boss.url("queuestate"), data).status_code == 400
+
+
+def test_a_queue_with_an_impossible_name_is_told(boss):
+    data = {"act": "pause", "queue": "a b", "confirmed": "yes"}
+    assert "contains the character" in words(boss.client.post(boss.url("queuestate"), data, follow=True))
+
+
+# KV
+
+
+def test_kv_is_added_through_its_api(boss):
+    response = boss.client.post(boss.url("kv", "add/"), {"key": "n", "content": '{"a": [1, "42"]}'}, follow=True)
+    assert response.status_code == 200
+    assert kv.get("n") == {"a": [1, "42"]}
+    assert [entry[:2] for entry in boss.log()] == [("n", ADDITION)]
+    again = boss.client.post(boss.url("kv", "add/"), {"key": "n", "content": "1"})
+    assert "There is an entry under this key." in words(again)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{'a': 1}", "This is not JSON"),
+        ("null", "null is no entry"),
+        ("NaN", "which JSON cannot hold"),
+        (f'"{"x" * 300_000}"', "may take 262144 bytes"),
+        ("", "Give a value"),
+    ],
+)
+def test_kv_values_that_cannot_be_are_explained(boss, content, problem):
+    row = KVFactory(key="colour", value="blue")
+    assert problem in words(save("kv", content=content)(boss, row))
+    assert kv.get("colour") == "blue"
+
+
+def test_a_text_stays_a_text(boss):
+    row = KVFactory(key="n", value="x")
+    save("kv", content='"42"')(boss, row)
+    assert kv.get("n") == "42"
+
+
+def test_an_edit_does_not_undo_what_happened_meanwhile(boss):
+    row = KVFactory(key="n", value=1)
+    kv.set("n", 2)
+    assert "Somebody has changed this entry" in words(save("kv", content="3")(boss, row))
+    assert kv.get("n") == 2
+
+
+def test_an_edit_keeps_the_expiry(boss):
+    kv.set("n", 1, expires_in=3600)
+    row = rows(KV).get()
+    save("kv", content="2")(boss, row)
+    after = rows(KV).get()
+    assert (after.value, after.expires_at) == (2, row.expires_at)
+
+
+def test_whoever_may_only_look_sees_the_value(people):
+    row = KVFactory(key="n", value={"a": 1})
+    looking = people("view_kv")
+    response = looking.page("kv", row.pk)
+    assert '{ "a": 1 }' in words(response)
+    assert "Save" not in words(response)
+
+
+def test_the_switch_of_a_schedule_writes_nothing_else(boss, database):
+    row = ScheduleFactory()
+    rows(Schedule).update(next_at=datetime(2030, 1, 1, tzinfo=UTC))
+    save("schedule", name="other", cron="x")(boss, row)
+    after = rows(Schedule).get()
+    assert (after.enabled, after.name, after.cron) == (False, row.name, row.cron)
+    assert after.next_at == datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def test_done_jobs_have_no_acts(boss):
+    job = DoneJobFactory()
+    for name in ("requeue", "delete", "cancel", "delete_selected"):
+        boss.do("donejob", name, job.pk)
+    assert places(job.pk) == ["DoneJob"]
+    assert boss.log() == []

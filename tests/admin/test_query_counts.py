@@ -1,0 +1,97 @@
+"""Every page asks a bounded number of questions, whatever is in the tables, and all of them in the right place."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from djqueue.admin import search
+from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory, WorkerFactory, ago
+
+pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
+
+# On the queue's database: the page and its filters' choices.
+LISTS = {
+    "job": ({}, 5),
+    "job by state": ({"status": "pending"}, 5),
+    "job by queue": ({"queue": "default"}, 5),
+    "job by task": ({"task": "tests.app.tasks.add"}, 5),
+    "job with errors": ({"errors": "yes"}, 5),
+    "job that is late": ({"late": "minute"}, 6),
+    "job by name": ({"q": "tasks.add"}, 5),
+    "job by id": ({"q": "0198c9b4-0000-7000-8000-00000000000a"}, 7),
+    "job by argument": ({"q": "a:1"}, 5 + search.WINDOW // search.STEP),
+    "deadjob": ({}, 4),
+    "deadjob by task": ({"task": "tests.app.tasks.add"}, 4),
+    "deadjob by error": ({"error": "boom"}, 3),
+    "deadjob by argument": ({"q": "a:1"}, 4 + search.WINDOW // search.STEP),
+    "donejob": ({}, 3),
+    "queuestate": ({}, 2),
+    "worker": ({}, 2),
+    "schedule": ({}, 2),
+    "kv": ({}, 2),
+}
+
+
+def fill() -> None:
+    for number in range(60):
+        JobFactory(queue=f"q{number % 3}", args=[number], errors=[{"a": 1}], run_at=ago(100))
+        DeadJobFactory(queue=f"q{number % 3}", args=[number], last_error=f"boom {number}")
+        DoneJobFactory(queue=f"q{number % 3}")
+        WorkerFactory()
+        KVFactory()
+        ScheduleFactory()
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists(boss, database, name):
+    query, most = LISTS[name]
+    fill()
+    model = name.split()[0]
+    boss.get(model, **query)
+    with CaptureQueriesContext(connections[database]) as asked, CaptureQueriesContext(connections["default"]) as aside:
+        response = boss.get(model, **query)
+    assert response.status_code == 200
+    told = "\n".join(one["sql"] for one in asked.captured_queries)
+    assert len(asked) <= most, told
+    assert "DISTINCT" not in told
+    assert not [one["sql"] for one in aside.captured_queries if "djqueue_" in one["sql"]]
+    assert len(aside) <= 4  # session and user
+
+
+@pytest.mark.parametrize("model", ["job", "deadjob", "donejob"])
+def test_pages(boss, database, model):
+    row = {"job": JobFactory, "deadjob": DeadJobFactory, "donejob": DoneJobFactory}[model]()
+    with CaptureQueriesContext(connections[database]) as asked, CaptureQueriesContext(connections["default"]) as aside:
+        assert boss.page(model, row.pk).status_code == 200
+    assert len(asked) == 1
+    assert not [one["sql"] for one in aside.captured_queries if "djqueue_" in one["sql"]]
+
+
+def test_an_act_on_many_asks_for_each_batch_and_not_for_each_row(boss, database):
+    for _ in range(60):
+        DeadJobFactory()
+    boss.get("deadjob")
+    with CaptureQueriesContext(connections[database]) as asked, CaptureQueriesContext(connections["default"]) as aside:
+        boss.do("deadjob", "requeue")
+    assert len(asked) < 25
+    assert not [one["sql"] for one in aside.captured_queries if "djqueue_" in one["sql"]]
+    assert len(aside) < 25
+
+
+def test_an_act_writes_its_log_after_it_was_done(boss, database):
+    """Nothing is in the log of what did not happen."""
+    job = DeadJobFactory()
+    order = []
+
+    def note(alias):
+        def wrapper(execute, sql, params, many, context):
+            order.append(f"{alias} {sql.split()[0]}")
+            return execute(sql, params, many, context)
+
+        return wrapper
+
+    with connections[database].execute_wrapper(note("queue")), connections["default"].execute_wrapper(note("log")):
+        boss.do("deadjob", "delete", job.pk, follow=False)
+    assert order.index("log INSERT") > order.index("queue DELETE")

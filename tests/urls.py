@@ -1,0 +1,21 @@
+"""The ordinary admin, and a second site with a subclass of ours."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import path
+
+from djqueue.admin import DeadJobAdmin
+from djqueue.admin import register as register_queue
+from djqueue.models import DeadJob
+
+
+class OwnDeadJobAdmin(DeadJobAdmin):
+    list_per_page = 7
+
+
+backstage = admin.AdminSite(name="backstage")
+backstage.register(DeadJob, OwnDeadJobAdmin)
+register_queue(backstage)
+
+urlpatterns = [path("admin/", admin.site.urls), path("backstage/", backstage.urls)]
