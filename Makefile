@@ -10,14 +10,18 @@ EXTRAS = dev$(if $(DJQUEUE_TEST_MYSQL_URL),$(comma)mysql)
 comma = ,
 READY = $(VENV)/.ready-$(if $(DJQUEUE_TEST_MYSQL_URL),mysql,dev)
 READY_DEMO = $(VENV)/.ready-demo
+READY_BROWSER = $(VENV)/.ready-browser
 
-.PHONY: test test-processes demo lint benchmark clean
+.PHONY: test test-processes test-browser demo lint benchmark clean
 
 test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB where DJQUEUE_TEST_MYSQL_URL names one
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-processes: $(READY)  ## the long tests, which start, kill and stop real workers
 	$(BIN)/python -m pytest -m processes tests/processes $(PYTEST_ARGS)
+
+test-browser: $(READY_BROWSER)  ## the admin in Chromium, with a worker; screenshots in tests/screenshots
+	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
 demo: $(READY_DEMO)  ## a few jobs of the example project, on SQLite
 	$(BIN)/python manage.py migrate --verbosity 0
@@ -30,9 +34,10 @@ lint: $(READY)  ## style, types, import contracts, migrations
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check
 
-benchmark: $(READY)  ## enqueues, and claims and settlements beside a million rows, on a PostgreSQL of its own
+benchmark: $(READY)  ## enqueues, claims, settlements and the admin beside a million rows, on a PostgreSQL of its own
 	$(BIN)/python -m benchmarks.enqueue
 	$(BIN)/python -m benchmarks.depth
+	$(BIN)/python -m benchmarks.admin
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -43,6 +48,12 @@ $(VENV)/bin/python:
 
 $(READY): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]' '$(DJANGO)'
+	touch $@
+
+$(READY_BROWSER): $(READY) pyproject.toml
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
+	@command -v chromium >/dev/null || (echo "Chromium is missing: apt-get install chromium" && false)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS),browser]' '$(DJANGO)'
 	touch $@
 
 $(READY_DEMO): $(VENV)/bin/python pyproject.toml

@@ -14,6 +14,7 @@ from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from tests import postgres
 
 SECRET_KEY = "tests"
+ALLOWED_HOSTS = ["localhost", "testserver"]
 USE_TZ = True
 TIME_ZONE = "Europe/Berlin"
 INSTALLED_APPS = [

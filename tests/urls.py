@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.http import HttpResponse
 from django.urls import path
 
 from djqueue.admin import DeadJobAdmin
@@ -18,4 +19,8 @@ backstage = admin.AdminSite(name="backstage")
 backstage.register(DeadJob, OwnDeadJobAdmin)
 register_queue(backstage)
 
-urlpatterns = [path("admin/", admin.site.urls), path("backstage/", backstage.urls)]
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("backstage/", backstage.urls),
+    path("favicon.ico", lambda request: HttpResponse(status=204)),  # browsers ask for it
+]

@@ -90,10 +90,10 @@ class DeadJobAdmin(JobFieldsAdmin):
     list_display = (
         "task_column",
         "error_column",
+        "failed_column",
+        "attempts_column",
         "queue_column",
         "arguments_column",
-        "attempts_column",
-        "failed_column",
         "id_column",
     )
     list_filter = (QueueFilter, TaskFilter, ErrorFilter)

@@ -7,8 +7,11 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin import helpers
+from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote, unquote
+from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -26,6 +29,7 @@ from .actions import FROM_PAGE, Act, ActingAdmin
 
 TABLES = (Job, DoneJob, DeadJob)
 NOTES = "_djqueue_notes"
+MOST_HISTORY = 100
 
 
 class JobFieldsAdmin(ActingAdmin):
@@ -145,6 +149,16 @@ class JobFieldsAdmin(ActingAdmin):
         gone = gettext("Job %(id)s is not kept any more, or never was.") % {"id": object_id}
         self.message_user(request, gone, messages.WARNING)
         return HttpResponseRedirect(self.url("changelist"))
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """What people did to this job in whatever table it was, latest first; a requeue is logged of the dead one."""
+        types = ContentType.objects.get_for_models(*TABLES).values()
+        entries = LogEntry.objects.filter(object_id=unquote(object_id), content_type__in=types)
+        page = Paginator(entries.select_related("user").order_by("-action_time"), MOST_HISTORY).get_page(1)
+        context = {"action_list": page, "pagination_required": False}
+        return super().history_view(request, object_id, context | (extra_context or {}))
 
     def page_context(self, request: HttpRequest, job: Any) -> dict[str, Any]:
         args, kwargs = masking.masked(job.task, job.args, job.kwargs)

@@ -194,15 +194,19 @@ class Statements(ABC):
         return [queue for queue in pending if queue not in paused]
 
     def queues_in(self, table: str, condition: str = "true") -> list[str]:
-        """The distinct queues of a table, hopping along an index that leads with the queue."""
+        """The distinct queues of a table that has an index which leads with the queue."""
+        return self.distinct("queue", table, condition)
+
+    def distinct(self, column: str, table: str, condition: str = "true") -> list[str]:
+        """The distinct values of a column, hopping along an index that leads with it."""
         rows = self.fetch(f"""
-            WITH RECURSIVE hop(queue) AS (
-                SELECT MIN(queue) FROM {table} WHERE {condition}
+            WITH RECURSIVE hop(value) AS (
+                SELECT MIN({column}) FROM {table} WHERE {condition}
                 UNION ALL
-                SELECT (SELECT MIN(queue) FROM {table} WHERE {condition} AND queue > hop.queue)
-                FROM hop WHERE hop.queue IS NOT NULL
+                SELECT (SELECT MIN({column}) FROM {table} WHERE {condition} AND {column} > hop.value)
+                FROM hop WHERE hop.value IS NOT NULL
             )
-            SELECT queue FROM hop WHERE queue IS NOT NULL
+            SELECT value FROM hop WHERE value IS NOT NULL
         """)
         return [row[0] for row in rows]
 

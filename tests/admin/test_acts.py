@@ -323,6 +323,15 @@ def test_requeue_from_its_page_follows_the_job(boss):
     assert "1 requeued, 0 skipped." in words(response)
 
 
+def test_the_history_of_a_job_is_told_wherever_it_is(boss):
+    job = DeadJobFactory()
+    boss.do("deadjob", "requeue", job.pk)
+    boss.do("job", "cancel", job.pk)
+    history = words(boss.get("donejob", f"{job.pk}/history/"))
+    assert "Requeued." in history
+    assert "Cancelled." in history
+
+
 def test_requeue_sends_its_signal(boss, heard):  # noqa: F811
     boss.do("deadjob", "requeue", DeadJobFactory().pk)
     assert heard.names == ["queued"]

@@ -87,6 +87,11 @@ def test_filter_choices_name_what_is_there(boss):
         assert name in page
 
 
+def test_a_task_that_is_no_longer_in_the_code_can_be_chosen_among_the_dead(boss):
+    DeadJobFactory(task="gone.away")
+    assert "gone.away" in [name for name, _ in boss.get("deadjob").context["cl"].filter_specs[1].lookup_choices]
+
+
 def test_other_lookups_are_refused(boss):
     """They would find out what is masked, and walk the table."""
     JobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"])

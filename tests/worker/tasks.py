@@ -249,3 +249,11 @@ def snooze_once() -> str:
 @djqueue.task
 def where() -> str:
     return os.getcwd()
+
+
+@djqueue.task
+def fail_once(order_id: int) -> str:
+    """The card company answers at the second try."""
+    if kv.compare_and_set(f"charged/{order_id}", None, True):
+        raise ConnectionError(f"the card company does not answer for order {order_id}")
+    return f"paid order {order_id}"

@@ -1,0 +1,208 @@
+"""An operator's day, in Chromium, under a strict content security policy, beside a real worker."""
+
+from __future__ import annotations
+
+import pytest
+
+import djqueue
+from djqueue import kv
+from tests.factories import DeadJobFactory, KVFactory, ScheduleFactory, WorkerFactory, ago
+from tests.tools import places
+from tests.worker import tasks
+from tests.worker.test_worker import eventually
+
+pytestmark = [pytest.mark.browser, pytest.mark.databases("postgresql")]
+
+with_and_without_scripts = pytest.mark.parametrize("visitor", [True, False], indirect=True, ids=["scripts", "none"])
+
+
+def dead_letters() -> None:
+    """A list as it may look on a bad day."""
+    for number in range(23):
+        declined = number % 4 == 3
+        DeadJobFactory(
+            task="shop.charge",
+            queue="money",
+            kwargs={"order_id": 4000 + number},
+            args=[],
+            last_error=f"order {4000 + number}: card {'declined' if declined else 'company does not answer'}",
+            failed_at=ago(60 + 37 * number),
+        )
+    for number in range(6):
+        DeadJobFactory(
+            task="shop.send_invoice",
+            queue="email",
+            args=[f"customer{number}@example.com"],
+            last_error="[Errno 111] Connection refused",
+            failed_at=ago(400 + 91 * number),
+        )
+
+
+@with_and_without_scripts
+def test_a_dead_job_is_read_requeued_and_done(visitor, worker):
+    handle = tasks.fail_once.using(max_attempts=1, queue="money", headers={"request": "7f3a"}).enqueue(order_id=42)
+    eventually(lambda: handle.status() == "dead", 30)
+    dead_letters()
+    visitor.log_in()
+    visitor.open("deadjob/")
+    visitor.reads("By task and error")
+    visitor.shoot("dead-list")
+    visitor.page.locator("#result_list").get_by_role("link", name="tests.worker.tasks.fail_once").click()
+    visitor.reads("ConnectionError")
+    visitor.reads("Traceback (most recent call last)")
+    visitor.reads("the card company does not answer for order 42")
+    visitor.shoot("dead-job")
+    visitor.press("Requeue …")
+    visitor.reads("No, take me back")
+    assert places(handle.id) == ["DeadJob"]
+    visitor.shoot("requeue-confirmation")
+    visitor.confirm()
+    visitor.reads("1 requeued, 0 skipped.")
+    visitor.reads("Result", reloading=True)
+    assert "/donejob/" in visitor.page.url
+    visitor.reads("paid order 42")
+    visitor.shoot("requeued-done")
+    assert handle.status() == "done"
+
+
+def test_a_running_job_is_cancelled(visitor, worker):
+    handle = tasks.work_in_steps.enqueue(6000, 0.01)
+    visitor.log_in()
+    eventually(lambda: (record := handle.job()) and record.progress, 30)
+    visitor.open(f"job/{handle.id}/change/")
+    visitor.reads("Progress")
+    visitor.shoot("running-job")
+    visitor.press("Cancel …")
+    visitor.confirm()
+    visitor.reads("0 cancelled, 1 asked to stop, 0 skipped.")
+    visitor.reads("cancelled", reloading=True)
+    visitor.reads("ran for", reloading=True)
+    visitor.shoot("cancelled-job")
+    assert handle.status() == "cancelled"
+
+
+@with_and_without_scripts
+def test_a_queue_is_paused_and_resumed(visitor, worker):
+    tasks.double.using(queue="mail").enqueue(1).wait(30)
+    visitor.log_in()
+    visitor.open("queuestate/")
+    visitor.press("Pause mail")
+    visitor.confirm()
+    visitor.reads("1 paused, 0 skipped.")
+    waiting = tasks.double.using(queue="mail").enqueue(2)
+    visitor.page.reload()
+    visitor.shoot("queues-paused")
+    assert djqueue.Queue("mail").paused
+    assert not waiting.wait(1).completed
+    visitor.press("Resume mail")
+    visitor.confirm()
+    visitor.reads("1 resumed, 0 skipped.")
+    assert waiting.wait(30).record.result == 4
+    visitor.page.reload()
+    visitor.shoot("queues-resumed")
+
+
+@with_and_without_scripts
+def test_all_that_match_are_requeued(visitor):
+    dead_letters()
+    visitor.log_in()
+    visitor.open("deadjob/")
+    visitor.page.get_by_role("link", name="order #: card company does not answer").click()
+    visitor.press("Requeue …")
+    visitor.reads("18 rows")
+    visitor.page.fill("#id_spread", "10")
+    visitor.confirm()
+    visitor.reads("18 requeued, 0 skipped.")
+    assert djqueue.stats("money").dead == 5
+    assert djqueue.stats("email").dead == 6
+
+
+def test_selected_jobs_are_acted_on(visitor):
+    dead_letters()
+    visitor.log_in()
+    visitor.open("deadjob/?queue=email")
+    visitor.page.check("#action-toggle")
+    visitor.page.select_option("select[name=action]", "delete")
+    visitor.page.click("button[name=index]")
+    visitor.reads("6 rows")
+    visitor.shoot("delete-confirmation")
+    visitor.confirm()
+    visitor.reads("6 deleted, 0 skipped.")
+    assert djqueue.stats("email").dead == 0
+
+
+def test_other_arguments_and_the_rest_of_the_pages(visitor):
+    job = DeadJobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"])
+    WorkerFactory(name="web-1", queues=["money", "email"], threads=4, running=2, finished=12345, memory=180_000_000)
+    WorkerFactory(heartbeat_at=ago(400))
+    ScheduleFactory(name="nightly report", cron="0 3 * * *", next_at=ago(-3600), last_at=ago(80000))
+    KVFactory(key="colour", value="blue")
+    tasks.double.using(delay=3600).enqueue(1)
+    tasks.double.enqueue(2)
+    visitor.log_in()
+    visitor.open(f"deadjob/{job.pk}/change/")
+    visitor.press("Requeue with other arguments …")
+    visitor.reads("Named arguments")
+    assert not visitor.shows("hunter2")
+    visitor.page.fill("#id_args", '["grace", "********"')
+    visitor.confirm()
+    visitor.reads("This is not JSON")
+    visitor.shoot("other-arguments")
+    visitor.page.fill("#id_args", '["grace", "********"]')
+    visitor.confirm()
+    assert djqueue.get_job(job.pk).args == ["grace", "hunter2"]
+    for path in ("job/", "donejob/", "worker/", "schedule/", "kv/", "kv/colour/change/"):
+        visitor.open(path)
+        visitor.shoot(path.strip("/").replace("/", "-"))
+    visitor.page.fill("#id_content", '"red"')
+    visitor.press("Save")
+    assert kv.get("colour") == "red"
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "shop/tasks.py", line 31, in charge
+    answer = cards.charge(order.total, token)
+  File "shop/cards.py", line 88, in charge
+    raise ConnectionError("the card company does not answer")
+ConnectionError: the card company does not answer
+"""
+
+
+def test_pictures_for_the_readme(visitor):
+    dead_letters()
+    entry = {"exception": "builtins.ConnectionError", "message": "the card company does not answer", "duration": 10.02}
+    entry |= {"traceback": TRACEBACK, "worker": "web-1:4711:5c3a"}
+    job = DeadJobFactory(
+        task="shop.charge",
+        queue="money",
+        args=[],
+        kwargs={"order_id": 4023},
+        headers={"request": "7f3a"},
+        enqueued_at=ago(240),
+        run_at=ago(60),
+        started_at=ago(230),
+        claimed_at=ago(30),
+        failed_at=ago(20),
+        last_error="the card company does not answer",
+        worker_ids=["web-1:4711:5c3a"] * 3,
+        errors=[
+            {**entry, "attempt": number, "at": ago(at).isoformat()} for number, at in ((1, 220), (2, 120), (3, 20))
+        ],
+    )
+    visitor.log_in()
+    visitor.open("deadjob/?queue=money")
+    visitor.reads("By task and error")
+    visitor.shoot("readme-dead-list", full_page=False)
+    visitor.open(f"deadjob/{job.pk}/change/")
+    visitor.reads("Failed attempts")
+    visitor.shoot("readme-dead-job")
+
+
+def test_dark_mode_is_the_admin_s_own(visitor):
+    dead_letters()
+    visitor.page.emulate_media(color_scheme="dark")
+    visitor.log_in()
+    visitor.open("deadjob/")
+    background = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(18, 18, 18)"  # --body-bg of the admin's dark_mode.css
+    visitor.shoot("dead-list-dark")

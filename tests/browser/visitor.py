@@ -1,0 +1,61 @@
+"""Somebody who clicks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import django
+
+
+class Visitor:
+    def __init__(self, page: Any, server: str, screenshots: Path | None) -> None:
+        self.page, self.server, self.screenshots = page, server, screenshots
+        self.complaints: list[str] = []
+        page.on("console", lambda message: self.complain(message) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("requestfailed", self.failed)
+        page.on("response", lambda answer: self.complaints.append(answer.url) if answer.status >= 400 else None)
+
+    def complain(self, message: Any) -> None:
+        self.complaints.append(f"{message.type}: {message.text} {message.location}")
+
+    def failed(self, request: Any) -> None:
+        if "ERR_ABORTED" not in request.failure:  # which is what leaving a page does to its pictures
+            self.complaints.append(f"{request.url} {request.failure}")
+
+    def log_in(self) -> None:
+        self.page.goto(f"{self.server}/admin/")
+        self.page.fill("#id_username", "ada")
+        self.page.fill("#id_password", "engine")
+        self.page.click("input[type=submit]")
+        self.reads("Site administration")
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.server}/admin/djqueue/{path}")
+
+    def press(self, label: str) -> None:
+        """A button, or a link in its place."""
+        self.page.get_by_role("button", name=label).or_(self.page.get_by_role("link", name=label)).first.click()
+
+    def confirm(self) -> None:
+        self.page.locator(".djq-confirm input[type=submit]").click()
+
+    def shows(self, text: str) -> bool:
+        return text in self.page.inner_text("body")
+
+    def reads(self, text: str, *, reloading: bool = False) -> None:
+        """Wait until the page, or the one that is on its way, has the text."""
+        for _ in range(100):
+            if self.shows(text):
+                return
+            self.page.wait_for_timeout(100)
+            if reloading:
+                self.page.reload()
+        raise AssertionError(f"{text!r} did not come up: {self.page.inner_text('body')}")
+
+    def shoot(self, name: str, *, full_page: bool = True) -> None:
+        if self.screenshots is None:
+            return
+        version = "".join(map(str, django.VERSION[:2]))
+        self.page.screenshot(path=self.screenshots / f"{name}-{version}.png", full_page=full_page)
