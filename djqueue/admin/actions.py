@@ -13,6 +13,7 @@ from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.utils import quote
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -74,11 +75,22 @@ class ActingAdmin(QueueModelAdmin):
     action_seconds = 20.0  # a request ends; what is left is told
     act_fields: ClassVar[tuple[str, ...]] = ()  # what `perform` and the log need of a row
 
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse | None:
+        try:
+            return super().response_action(request, queryset, *args, **kwargs)
+        except ValidationError:  # what was chosen cannot be a primary key
+            self.message_user(request, _("There is no such row."), messages.WARNING)
+            return None
+
     def ask(self, request: HttpRequest, queryset: QuerySet[Any], act: Act) -> HttpResponse:
         """Show what is about to happen; after a yes, do it and go back."""
         form = self.act_form(request, queryset, act)
         if CONFIRMED in request.POST and form.is_valid():
             tally = self.carry_out(request, queryset, act, form.cleaned_data)
+            if not is_for_all(request) and not tally.unfinished:
+                tally.seen = max(tally.seen, len(selected_in(request)))  # what is gone meanwhile was skipped too
             self.tell(request, act, tally)
             return HttpResponseRedirect(self.way_back(request))
         return self.confirmation(request, queryset, act, form)
@@ -119,8 +131,8 @@ class ActingAdmin(QueueModelAdmin):
         return self.url("change", quote(page)) if page else request.get_full_path()
 
     def confirmation(self, request: HttpRequest, queryset: QuerySet[Any], act: Act, form: forms.Form) -> HttpResponse:
-        everything = request.POST.get("select_across") == "1"
-        selected = [EVERYTHING] if everything else request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
+        everything = is_for_all(request)
+        selected = [EVERYTHING] if everything else selected_in(request)
         count = len(queryset.values_list("pk", flat=True)[: CAP + 1])
         hidden = [("action", act.name), ("select_across", "1" if everything else "0"), (CONFIRMED, "yes")]
         hidden += [(helpers.ACTION_CHECKBOX_NAME, pk) for pk in selected]
@@ -154,6 +166,14 @@ class ActingAdmin(QueueModelAdmin):
                 **context,
             },
         )
+
+
+def is_for_all(request: HttpRequest) -> bool:
+    return request.POST.get("select_across") == "1"
+
+
+def selected_in(request: HttpRequest) -> list[str]:
+    return list(dict.fromkeys(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)))
 
 
 def batches(queryset: QuerySet[Any], size: int) -> Iterator[list[Any]]:

@@ -106,14 +106,10 @@ def ago(value: datetime | None) -> str | SafeString:
     if value is None:
         return NOTHING
     seconds = (timezone.now() - value).total_seconds()
-    text = _("in %(time)s") % {"time": duration(-seconds)} if seconds < 0 else _("%(time)s ago")
+    text = _("%(time)s ago") if seconds >= 0 else _("in %(time)s")
     when = date_format(timezone.localtime(value), "Y-m-d H:i:s T")
-    return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
-        value.isoformat(),
-        when,
-        text % {"time": duration(seconds)} if seconds >= 0 else text,
-    )
+    shown = text % {"time": duration(abs(seconds))}
+    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), when, shown)
 
 
 def size(count: int) -> str:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from djqueue.masking import hide
 from djqueue.states import Status
 
-from .display import between, duration
+from .display import between, duration, instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,10 @@ class Moment:
     label: str
     at: datetime
     note: str = ""
+
+    @property
+    def when(self) -> str:
+        return instant(self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,10 @@ class Attempt:
     worker: str = ""
     took: str = ""
     before_requeue: bool = False
+
+    @property
+    def when(self) -> str:
+        return instant(self.at) if self.at else ""
 
 
 @dataclass(frozen=True, slots=True)

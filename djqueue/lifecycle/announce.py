@@ -11,12 +11,14 @@ from uuid import UUID
 from django.db import transaction
 from django.dispatch import Signal
 
-from djqueue import registry, signals
+from djqueue import masking, registry, signals
 from djqueue.fields import words
 from djqueue.payload import decode
 from djqueue.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status
+
+from .failure import describe
 
 if TYPE_CHECKING:
     from .claim import ClaimedJob
@@ -143,8 +145,10 @@ def _call_on_dead(record: JobRecord, attempts: int) -> None:
     if callback is not None:
         try:
             callback(record, attempts)
-        except Exception:
-            logger.exception("on_dead failed job=%s task=%s queue=%s", record.id, record.task, record.queue)
+        except Exception as error:
+            failure = describe(error, masking.secrets(record.task, record.args, record.kwargs))
+            told = (record.id, record.task, record.queue, failure.traceback)
+            logger.error("on_dead failed job=%s task=%s queue=%s\n%s", *told)
 
 
 def _after_commit(send: Callable[[], object]) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,9 +18,10 @@ from djqueue import kv
 from djqueue.admin.actions import ActingAdmin
 from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule
 from tests.admin.tools import Person, words
+from tests.app.tasks import add
 from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory
 from tests.test_signals import heard  # noqa: F401 - a fixture
-from tests.tools import claim_one, places, rows
+from tests.tools import claim_one, in_thread, places, rows
 
 pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
 
@@ -300,8 +305,44 @@ def test_a_job_that_was_requeued_meanwhile_is_skipped(boss):
     djqueue.requeue(job.pk)
     assert confirmation.status_code == 200
     response = boss.do("deadjob", "requeue", job.pk)
-    assert boss.messages(response) == ["0 requeued, 0 skipped."]
+    assert boss.messages(response) == ["0 requeued, 1 skipped."]
     assert boss.log() == []
+
+
+def test_a_row_that_cannot_be_is_told(boss):
+    for model, name in (("job", "cancel"), ("deadjob", "requeue")):
+        assert "There is no such row." in words(boss.do(model, name, "nonsense"))
+
+
+def test_acts_while_workers_run_lose_and_double_nothing(boss, database):
+    """People cancel, requeue and delete all they see while workers claim and settle: each job ends in one place."""
+    handles = add.enqueue_many([djqueue.call(n) for n in range(100)])
+    stop = threading.Event()
+
+    def work(number: int) -> int:
+        done = 0
+        while not stop.is_set():
+            for job in djqueue.Queue("default").claim(5):
+                with suppress(djqueue.LeaseLost):
+                    job.dead_letter("no") if random.random() < 0.6 else job.ack()
+                    done += 1
+            stop.wait(0.01)
+        return done
+
+    with ThreadPoolExecutor(3) as pool:
+        futures = [pool.submit(in_thread, work, number) for number in range(3)]
+        try:
+            for _ in range(4):
+                boss.do("deadjob", "requeue")
+                boss.do("job", "cancel", query={"q": f"a:{random.randrange(100)}"})
+                boss.do("job", "reschedule", priority=str(random.randrange(100)))
+                boss.do("deadjob", "delete", query={"q": f"a:{random.randrange(100)}"})
+        finally:
+            stop.set()
+        assert sum(future.result() for future in futures) > 0
+    deleted = {entry[0] for entry in boss.log() if entry[1] == DELETION}
+    for handle in handles:
+        assert len(places(handle.id)) == (0 if str(handle.id) in deleted else 1)
 
 
 def test_a_stale_holder_cannot_settle_after_an_act(boss):

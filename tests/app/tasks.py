@@ -39,3 +39,11 @@ def log_in(user: str, password: str, *, remember: bool = False) -> None:
 @djqueue.task(sensitive=["card", "more"], retry=djqueue.NoRetry())
 def pay(order_id: int, *rest: object, card: object = None, **more: object) -> None:
     raise ValueError(f"{rest} {card} {more}")
+
+
+def tell(record: djqueue.JobRecord, attempts: int) -> None:
+    raise RuntimeError(f"cannot tell of {record.args}")
+
+
+@djqueue.task(sensitive=["token"], on_dead=tell)
+def refuse(token: str) -> None: ...

@@ -6,10 +6,10 @@ import pytest
 
 import djqueue
 from djqueue import kv
+from tests.browser.visitor import eventually
 from tests.factories import DeadJobFactory, KVFactory, ScheduleFactory, WorkerFactory, ago
 from tests.tools import places
 from tests.worker import tasks
-from tests.worker.test_worker import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.databases("postgresql")]
 
@@ -41,7 +41,7 @@ def dead_letters() -> None:
 @with_and_without_scripts
 def test_a_dead_job_is_read_requeued_and_done(visitor, worker):
     handle = tasks.fail_once.using(max_attempts=1, queue="money", headers={"request": "7f3a"}).enqueue(order_id=42)
-    eventually(lambda: handle.status() == "dead", 30)
+    eventually(lambda: handle.status() == "dead")
     dead_letters()
     visitor.log_in()
     visitor.open("deadjob/")
@@ -68,7 +68,7 @@ def test_a_dead_job_is_read_requeued_and_done(visitor, worker):
 def test_a_running_job_is_cancelled(visitor, worker):
     handle = tasks.work_in_steps.enqueue(6000, 0.01)
     visitor.log_in()
-    eventually(lambda: (record := handle.job()) and record.progress, 30)
+    eventually(lambda: (record := handle.job()) and record.progress)
     visitor.open(f"job/{handle.id}/change/")
     visitor.reads("Progress")
     visitor.shoot("running-job")
