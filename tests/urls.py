@@ -13,6 +13,7 @@ from djqueue.models import DeadJob
 
 class OwnDeadJobAdmin(DeadJobAdmin):
     list_per_page = 7
+    list_filter = (*DeadJobAdmin.list_filter, "max_attempts")
 
 
 backstage = admin.AdminSite(name="backstage")

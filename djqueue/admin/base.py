@@ -47,8 +47,13 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return CappedChangeList
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Only our own filters: `?kwargs__contains=` would find out what is masked, and walk the whole table."""
-        return lookup in {getattr(one, "parameter_name", None) for one in self.list_filter}
+        """Only the filters of the list: `?kwargs__contains=` would find out what is masked, and walk the table."""
+        for one in self.get_list_filter(request) if request else self.list_filter:
+            field = one[0] if isinstance(one, tuple | list) else one  # a subclass may name fields
+            known = field if isinstance(field, str) else getattr(field, "parameter_name", None)
+            if lookup == known or (isinstance(field, str) and lookup.rpartition("__")[0] == field):
+                return True
+        return False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

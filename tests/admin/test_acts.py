@@ -530,6 +530,16 @@ def test_kv_is_added_through_its_api(boss):
     assert "There is an entry under this key." in words(again)
 
 
+def test_adding_kv_needs_its_permission(people):
+    data = {"key": "n", "content": "1"}
+    for person in (people("view_kv", "change_kv"), people("view_kv", "delete_kv")):
+        assert person.client.post(person.url("kv", "add/"), data).status_code == 403
+    assert kv.get("n") is None
+    adding = people("view_kv", "add_kv")
+    adding.client.post(adding.url("kv", "add/"), data)
+    assert kv.get("n") == 1
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

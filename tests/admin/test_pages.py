@@ -288,6 +288,9 @@ def test_another_site_has_its_own_addresses(boss):
     done = boss.do("deadjob", "requeue", job.pk, from_page=str(job.pk))
     assert done.redirect_chain[-1][0] == f"/backstage/djqueue/job/{job.pk}/change/"
     assert '"/admin/' not in boss.get("queuestate").content.decode()
+    assert boss.get("deadjob", max_attempts=3).context["cl"].result_count == 7
+    assert boss.get("deadjob", max_attempts__exact=99).context["cl"].result_count == 0
+    assert boss.get("deadjob", kwargs__contains="x").status_code == 400
 
 
 def test_texts_are_translatable(boss, settings):
