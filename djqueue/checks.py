@@ -88,7 +88,7 @@ def check_sqlite(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
         return []
     return [
         Warning(
-            f"The SQLite database {connection.alias!r} may answer \"database is locked\" while a worker runs.",
+            f'The SQLite database {connection.alias!r} may answer "database is locked" while a worker runs.',
             hint=f'Set its OPTIONS to {{"transaction_mode": "IMMEDIATE", "timeout": {ENOUGH}, '
             '"init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"}.',
             id="djqueue.W003",

@@ -86,8 +86,8 @@ class ClaimedRow(NamedTuple):
     id: UUID
     task: str
     queue: str
-    args: str = field(repr=False)
-    kwargs: str = field(repr=False)
+    args: str
+    kwargs: str
     headers: str
     priority: int
     attempts: int
@@ -107,6 +107,9 @@ class ClaimedRow(NamedTuple):
     started_at: datetime
     dedup_key: str | None
     worker_ids: str
+
+    def __repr__(self) -> str:
+        return f"ClaimedRow(id={self.id}, task={self.task!r}, attempts={self.attempts})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
+from django.core.checks import run_checks
 from django.db import connections
 
 from djqueue import registry
@@ -82,6 +83,17 @@ class Template:
         self.orders.close()
 
 
+def check_project() -> None:
+    """Import the tasks, and see whether anything is wrong with them; says so and ends the process if it is."""
+    registry.discover()
+    serious = [message for message in run_checks() if message.is_serious() and not message.is_silenced()]
+    if serious:
+        for message in serious:
+            sys.stderr.write(f"{message}\n")
+        sys.stderr.flush()
+        raise SystemExit(1)
+
+
 def close_connections() -> None:
     """Nothing that a child might share."""
     for connection in connections.all(initialized_only=True):
@@ -95,6 +107,8 @@ def _end_after(act: Callable[[], int]) -> None:
     code = 1
     try:
         code = act()
+    except SystemExit as end:
+        code = int(end.code or 0)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -112,7 +126,7 @@ def _serve(parent: int, orders: socket.socket, news: Connection[Any, Any], work:
     # Whoever signals the whole group means the supervisor, which tells us what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    registry.discover()
+    check_project()
     if threading.active_count() > 1:
         logger.warning("threads started at import do not live in worker processes: %s", threading.enumerate()[1:])
     ended, wakeup = os.pipe()

@@ -22,6 +22,7 @@ from djqueue.worker.options import Options
 from djqueue.worker.pulse import AWAY
 from djqueue.worker.single import SingleProcess
 from djqueue.worker.supervisor import Supervisor
+from djqueue.worker.template import check_project
 
 LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 CAN_FORK = hasattr(os, "fork")
@@ -31,6 +32,7 @@ MEGABYTE = 1024 * 1024
 class Command(BaseCommand):
     help = "Run jobs until TERM or INT; a second signal stops at once."
     requires_migrations_checks = False
+    requires_system_checks = []  # they import the project's tasks, which is the template's part
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -75,6 +77,7 @@ class Command(BaseCommand):
     def run_worker(self, options: Options) -> int:
         if options.processes:
             return Supervisor(options).run(lambda: self.prepare(options))
+        check_project()
         worker = SingleProcess(options)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, worker.stop)
