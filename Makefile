@@ -34,7 +34,9 @@ lint: $(READY)  ## style, types, import contracts, migrations
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check
 
-benchmark: $(READY)  ## enqueues, claims, settlements and the admin beside a million rows, on a PostgreSQL of its own
+benchmark: $(READY)  ## the worker; enqueues, claims, settlements and the admin beside a million rows; on a PostgreSQL of its own
+	$(BIN)/python -m benchmarks.worker
+	$(BIN)/python -m benchmarks.pickup
 	$(BIN)/python -m benchmarks.enqueue
 	$(BIN)/python -m benchmarks.depth
 	$(BIN)/python -m benchmarks.admin
