@@ -22,6 +22,8 @@ FREE, HELD, RUNNING = 0, 1, 2
 _JOB = struct.Struct("<16s16sdd")  # id, token, lease in seconds, deadline
 _SIZE = 64
 _STATE = _JOB.size  # its offset in the entry
+_DEADLINE = struct.Struct("<d")
+_DEADLINE_AT = _JOB.size - _DEADLINE.size
 
 Claim = tuple[UUID, UUID]  # a job's id and its claim's token
 
@@ -62,6 +64,10 @@ class Board:
         if deadline:
             _JOB.pack_into(self.memory, at, claim[0].bytes, claim[1].bytes, lease, deadline)
         self.memory[at + _STATE] = RUNNING
+
+    def end(self, place: int) -> None:
+        """Its run is over, whenever its outcome will be written: no timeout any more."""
+        _DEADLINE.pack_into(self.memory, self.start + place * _SIZE + _DEADLINE_AT, 0.0)
 
     def take_down(self, place: int) -> None:
         self.memory[self.start + place * _SIZE + _STATE] = FREE

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 
@@ -25,3 +26,10 @@ def title(text: str) -> None:
     except ImportError:
         return
     setproctitle(f"djqueue: {text}")
+
+
+def start_over() -> NoReturn:
+    """Become a new process under the same id: one that has no thread can make a template."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -183,6 +183,7 @@ class Worker:
 
     def _report(self, holding: Holding, settlement: Settlement) -> None:
         took = time.monotonic() - holding.started_at if holding.started else None
+        self.board.end(holding.place)
         self.budget.ended(holding.job, holding.coroutine, took)
         holding.seconds = took or 0.0
         holding.reported = True

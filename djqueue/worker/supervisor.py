@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
-import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from multiprocessing import connection as multiprocessing
-from multiprocessing.connection import Connection
 from types import FrameType
-from typing import Any, NoReturn
-from uuid import UUID
+from typing import Any
 
 from djqueue import registry
 from djqueue.conf import config
@@ -31,13 +26,13 @@ from djqueue.lifecycle import announce
 from .board import Board, Claim, new_memory
 from .child import work
 from .heartbeats import Life
-from .kinship import title
-from .link import Report
+from .kinship import start_over, title
 from .options import Options
 from .pulse import AWAY
 from .recovery import Estate, Recovery
 from .template import Exited, Forked, Ready, Template
 from .upkeep import Upkeep
+from .watched import Watched
 
 logger = logging.getLogger("djqueue")
 
@@ -51,45 +46,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 STOPPED = "stopped"
 
 
-class Child:
-    """A worker process, from the order to fork it until it has ended."""
-
-    def __init__(self, board: Board, link: Connection[Any, Any]) -> None:
-        self.board = board
-        self.link = link
-        self.lock = threading.Lock()
-        self.pid = 0
-        self.born_at = time.monotonic()
-        self.life: Life | None = None  # once it has reported
-        self.draining = False
-        self.killed_for = ""
-        self.blamed: frozenset[UUID] = frozenset()
-
-    def send(self, *message: Any) -> bool:
-        """Pass a message on; a process that does not read is not waited for."""
-        with self.lock:
-            try:
-                if not select.select([], [self.link], [], 0)[1]:
-                    return False
-                self.link.send(message)
-            except (OSError, ValueError):  # it is gone, or the link is closed
-                return False
-            return True
-
-    def reports(self) -> Iterator[Report]:
-        """What it has told and nobody has read."""
-        try:
-            while not self.link.closed and self.link.poll():
-                yield self.link.recv()
-        except (EOFError, OSError):
-            self.link.close()  # how it ended, the template will say
-
-    def kill(self, reason: str) -> None:
-        self.killed_for = self.killed_for or reason
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-
-
 class Supervisor:
     """The parent of it all."""
 
@@ -100,7 +56,7 @@ class Supervisor:
         count = 2 * options.processes + 2
         self.memory = new_memory(count)
         self.boards = [Board(self.memory, number) for number in range(count)]
-        self.children: list[Child] = []
+        self.children: list[Watched] = []
         self.ended: deque[Life] = deque(maxlen=100)
         self.unsaid: deque[tuple[Any, ...]] = deque(maxlen=10_000)  # announcements that no process has taken yet
         self.signals: list[int] = []
@@ -173,10 +129,10 @@ class Supervisor:
                 link = self.template.fork(board.number)
             except OSError:
                 return  # it is gone, and will be noticed
-            self.children.append(Child(board, link))
+            self.children.append(Watched(board, link))
             working += 1
 
-    def _hear(self, child: Child) -> None:
+    def _hear(self, child: Watched) -> None:
         for report in child.reports():
             if child.life is None:
                 child.life = Life(report.identity, report.pid)
@@ -236,12 +192,13 @@ class Supervisor:
             overdue = [entry for entry in child.board.read() if entry.deadline and now > entry.deadline + TIMEOUT_GRACE]
             if overdue:
                 child.blamed = frozenset(entry.claim[0] for entry in overdue)
-                logger.warning("timeout ignored, process replaced pid=%d jobs=%s", child.pid, *child.blamed)
+                jobs = ",".join(map(str, child.blamed))
+                logger.warning("timeout ignored, process replaced pid=%d jobs=%s", child.pid, jobs)
                 child.kill("ran past its timeout and could not be interrupted: its process was killed")
 
     # Ends
 
-    def _bury(self, child: Child, status: int) -> None:
+    def _bury(self, child: Watched, status: int) -> None:
         """Settle what it held, and make room for another."""
         self._hear(child)
         self.children.remove(child)
@@ -267,7 +224,7 @@ class Supervisor:
             self.recovery.add(Estate(entries, running, reason, crashed=True))
             self._back_off(child)
 
-    def _back_off(self, child: Child) -> None:
+    def _back_off(self, child: Watched) -> None:
         """Processes that die young are not started again at once, over and over."""
         young = time.monotonic() - child.born_at < 1.0
         self.pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, 2 * self.pause)) if young else 0.0
@@ -334,10 +291,3 @@ def listen_to_signals(received: list[int]) -> tuple[int, int]:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, note)
     return readable, writable
-
-
-def start_over() -> NoReturn:
-    """Become a new process under the same id: one that has no thread can make a template."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
