@@ -9,6 +9,7 @@ from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004
 from django.db import connections
+from django.db.backends.sqlite3.base import DatabaseWrapper as SQLiteWrapper
 
 from . import conf, schedules
 
@@ -81,7 +82,7 @@ def check_sqlite(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
     if conf.problems():
         return []
     connection = connections[conf.config().database]
-    if connection.vendor != "sqlite":
+    if not isinstance(connection, SQLiteWrapper) or connection.is_in_memory_db():
         return []
     options = connection.settings_dict.get("OPTIONS", {})
     if options.get("transaction_mode") == "IMMEDIATE" and options.get("timeout", 0) >= ENOUGH:

@@ -7,6 +7,8 @@ import signal
 import threading
 from types import FrameType
 
+from django.db import connections
+
 from djqueue.conf import config
 from djqueue.identity import identity
 
@@ -71,3 +73,4 @@ class SingleProcess:
             self.upkeep.beat()
         except AWAY:
             pass  # its heartbeat stops, which says the same
+        connections.close_all()

@@ -6,9 +6,10 @@ from django.db import transaction
 import djqueue
 from djqueue.lifecycle import claim as claiming
 from djqueue.lifecycle import reap as reaping
+from djqueue.lifecycle.recover import blame
 from djqueue.models import Job, Throughput
 from djqueue.sql import statements
-from djqueue.states import Outcome
+from djqueue.states import Outcome, Verdict
 from tests.app.tasks import add, fragile, steady
 from tests.factories import JobFactory
 from tests.tools import WITH_ROW_LOCKS, claim_one, in_thread, in_threads, live, places, rows
@@ -58,7 +59,7 @@ def test_a_lease_that_is_renewed_between_the_look_and_the_act_is_left_alone(data
     """The reaper's act names the token and the expiry again: what it saw may be old."""
     add.enqueue(1)
     job = claim_one(lease=0)
-    seen = reaping._settlement(live(job.id), statements().now())
+    seen = blame(live(job.id), Verdict.REAP, reaping.LEASE_EXPIRED, statements().now())
     job.renew(30)
     assert [item.outcome for item in statements().settle([seen], reaping=True)] == [Outcome.LOST]
     job.ack()

@@ -14,7 +14,7 @@ from djqueue.lifecycle import claim as claiming
 from djqueue.lifecycle import settle
 from djqueue.models import DoneJob, Job, QueueState
 from djqueue.sql import statements
-from djqueue.sql.pg import claim
+from djqueue.sql.pg import claim, pieces
 from djqueue.sql.pg import settle as pg_settle
 from djqueue.uuid7 import uuid7
 from tests.app.tasks import add
@@ -55,8 +55,8 @@ def explain_claim(queues: list[str]) -> tuple[int, str]:
 
 def explain_settle() -> tuple[int, str]:
     items = [settle.ack(job) for job in djqueue.Queue("default").claim(10)]
-    arrays = [[getattr(item, name) for item in items] for name, _ in pg_settle.SETTLE_COLUMNS]
-    return explain(pg_settle.settle_sql(reaping=False, notify=True), arrays)
+    varying, params = pieces.columns_of(items, pg_settle.SETTLE_COLUMNS)
+    return explain(pg_settle.settle_sql(reaping=False, notify=True, varying=varying), params)
 
 
 @pytest.mark.databases("postgresql")
