@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from django.db import connections
+from django.db import connections, reset_queries
 
 from djqueue.current import Holding
 from djqueue.lifecycle import settle
@@ -50,6 +50,7 @@ class Completer:
             while (first := self.inbox.get()) is not None:
                 if not self._settle_with(first):
                     return
+                reset_queries()
         finally:
             connections.close_all()
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from django.db import connections
+from django.db import connections, reset_queries
 
 from djqueue import maintenance
 from djqueue.conf import config
@@ -67,6 +67,7 @@ class Duties:
             duty.work()
         except AWAY as error:
             self.pulse.failed(duty.name, error)
+        reset_queries()
         duty.due_at = time.monotonic() + duty.interval * random.uniform(0.9, 1.1)
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from django.db import connections
+from django.db import connections, reset_queries
 
 from djqueue.lifecycle import lease
 from djqueue.records import Renew, Renewal
@@ -58,6 +58,7 @@ class Leases:
         try:
             while not self.stopping.wait(wait):
                 wait = self._turn()
+                reset_queries()
         finally:
             connections.close_all()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from django.db import connections
+from django.db import connections, reset_queries
 
 from djqueue import maintenance, registry
 from djqueue.conf import config
@@ -96,6 +96,7 @@ class Worker:
         failures = 0
         while not self.draining:
             self.bell.clear()
+            reset_queries()  # with DEBUG, Django would keep the texts of thousands of them
             try:
                 more = self._tend_alone() if self.alone else self._claim()
                 if not more and self.options.burst and self._is_idle():

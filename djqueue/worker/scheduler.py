@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from django.db import connections
+from django.db import connections, reset_queries
 
 from djqueue import maintenance, schedules
 from djqueue.channels import SCHEDULED
@@ -57,6 +57,7 @@ class Scheduler:
                         failures += 1
                         self.pulse.failed("promoting and firing", error)
                         wait = pause(failures)
+                    reset_queries()
                     self.bell.wait(wait)
         finally:
             connections.close_all()

@@ -24,11 +24,11 @@ def claimed(**fields) -> int:
 
 def test_a_killed_process_is_settled_within_two_seconds(database, site):
     """Four were running, the others were only held."""
+    worker = site.start_ready("--threads", "4", BACKOFF_BASE=0.1, BACKOFF_JITTER=0)
+    [victim] = worker.workers()
     running = [tasks.sleep.using(priority=1).enqueue(3) for _ in range(4)]
-    worker = site.start("--threads", "4", BACKOFF_BASE=0.1, BACKOFF_JITTER=0)
     eventually(lambda: claimed(started=True) == 4, 30)
     held = tasks.sleep.enqueue_many([call(0.01) for _ in range(100)])
-    [victim] = eventually(worker.workers, 30)
     os.kill(victim, signal.SIGKILL)
     killed_at = time.monotonic()
     eventually(lambda: all(handle.job().errors for handle in running), 2)

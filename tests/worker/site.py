@@ -55,7 +55,8 @@ class Running:
 
     def signal_all(self, number: int) -> None:
         for pid in self.members():
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, number)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
         """Send a signal and wait for the end; gives the exit code."""
