@@ -187,6 +187,7 @@ class Schedule(models.Model):
     class Meta:
         verbose_name = _("schedule")
         verbose_name_plural = _("schedules")
+        permissions = [("run_schedule", "Can run schedules now")]
         indexes = [models.Index(fields=["enabled", "next_at"], name="djqueue_schedule_next")]
 
     def __str__(self) -> str:
