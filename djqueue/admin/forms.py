@@ -42,6 +42,13 @@ class JSONText(forms.CharField):
         except (ValueError, RecursionError):
             raise ValidationError(_("This is not JSON that can be stored.")) from None
 
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """As values: other white space is no change, and 1 is not true."""
+        try:
+            return bool(pretty_json(self.to_python(data)) != self.prepare_value(initial))
+        except ValidationError:
+            return True
+
     def validate(self, value: Any) -> None:
         """What is a text's own does not fit values: null is one, and so is an empty list."""
 

@@ -1,30 +1,48 @@
-"""Schedules: to look at, and to switch on and off."""
+"""Schedules: to add, to change, to switch on and off, to run now, and to delete."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin
-from django.http import HttpRequest
-from django.utils import timezone
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from djqueue import masking
-from djqueue.conf import config
-from djqueue.models import Schedule
+from djqueue import masking, schedules
+from djqueue.exceptions import DjqueueError
+from djqueue.models import Job, Schedule
+from djqueue.sql import statements
 
 from . import display
-from .base import QueueModelAdmin
+from .actions import Act, ActingAdmin, Tally
+from .schedule_acts import DELETE, DISABLE, ENABLE, REFUSALS, RUN_NOW
+from .schedule_form import ScheduleForm
 
-SHOWN = (
-    "name task rule timezone arguments queue priority misfire misfire_cap overlap jitter starts_at ends_at from_code "
-    "removed_from_code problem next_at last_at last_job_id created_at updated_at"
-).split()
+FROM_CODE = _("This schedule is declared in code, and its rule is changed there. Here it is switched on and off.")
+MOST_TOLD = 10  # reasons in one answer
+
+Sections = list[tuple[Any, dict[str, Any]]]
+WHEN = ("cron", "every", "timezone", "starts_at", "ends_at", "jitter")
+LATE = ("misfire", "misfire_cap", "overlap")
+RULE: Sections = [
+    (_("When"), {"fields": WHEN}),
+    (_("The job"), {"fields": ("args", "kwargs", "queue", "priority")}),
+    (_("Late and missed"), {"fields": LATE}),
+]
+SHOWN_RULE: Sections = [
+    (_("When"), {"fields": ("rule", "timezone", "starts_at", "ends_at", "jitter")}),
+    (_("The job"), {"fields": ("task", "arguments", "queue", "priority")}),
+    (_("Late and missed"), {"fields": LATE}),
+]
+STATE = ("problem", "next_at", "last_at", "last_job", "from_code", "removed_from_code", "created_at", "updated_at")
 
 
-class ScheduleAdmin(QueueModelAdmin):
+class ScheduleAdmin(ActingAdmin):
+    form = ScheduleForm
     ordering = ("name",)
     list_display = (
         "name_column",
@@ -35,17 +53,91 @@ class ScheduleAdmin(QueueModelAdmin):
         "last_column",
         "problem_column",
     )
-    fields = ("enabled", *SHOWN)
-    readonly_fields = SHOWN
     unread_columns = ("args", "kwargs")
+    actions = ("enable", "disable", "run_now", "delete")
+    act_fields = ("name", "enabled", "problem", "next_at")
+    action_batch = 50  # each row is a transaction of its own
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_own_permission(request, "add")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_own_permission(request, "change")
 
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        return self.has_own_permission(request, "run")
+
+    def has_discard_permission(self, request: HttpRequest) -> bool:
+        """Django's own permission; its own delete views stay closed, because they know nothing of the API."""
+        return self.has_own_permission(request, "delete")
+
+    # The page of one schedule
+
+    def get_fieldsets(self, request: HttpRequest, obj: Schedule | None = None) -> Sections:  # type: ignore[override]
+        if obj is None:
+            return [(None, {"fields": ("name", "task", "enabled")}), *RULE]
+        state = (_("State"), {"fields": STATE})
+        if not self.has_change_permission(request, obj):
+            return [(None, {"fields": ("name", "enabled")}), *SHOWN_RULE, state]
+        if is_from_code(obj):
+            return [(None, {"fields": ("name", "enabled", "seen"), "description": FROM_CODE}), *SHOWN_RULE, state]
+        return [(None, {"fields": ("name", "task", "enabled", "seen")}), *RULE, state]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> tuple[str, ...]:
+        if obj is None:
+            return ()
+        if not is_from_code(obj) and self.has_change_permission(request, obj):
+            return ("name", *STATE)
+        shown = [name for _title, section in SHOWN_RULE for name in section["fields"]]
+        return ("name", *shown, *STATE, "args", "kwargs")  # the form must not have these two: a page shows them masked
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except DjqueueError as error:  # what was right when the form was checked is not any more
+            text = gettext("Nothing was written: %(problem)s") % {"problem": error}
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
-        """The switch alone: workers write the rest of the row."""
-        rows = Schedule.objects.using(config().database).filter(pk=obj.pk)
-        rows.update(enabled=obj.enabled, updated_at=timezone.now())
+        """By the API: it locks the row, which workers write too, and finds the next slot."""
+        if change:
+            statements().own_transaction(lambda: apply(form))
+        else:
+            obj.pk = schedules.create(**form.definition, enabled=form.cleaned_data["enabled"]).pk
+
+    # Acts
+
+    def carry_out(self, request: HttpRequest, queryset: QuerySet[Any], act: Act, options: Mapping[str, Any]) -> Tally:
+        refusals: list[str] = []
+        tally = super().carry_out(request, queryset, act, {**options, REFUSALS: refusals})
+        for reason in refusals[:MOST_TOLD]:
+            self.message_user(request, reason, messages.WARNING)
+        return tally
+
+    @admin.action(permissions=["change"], description=_("Enable selected %(verbose_name_plural)s"))
+    def enable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse:
+        return self.ask(request, queryset, ENABLE)
+
+    @admin.action(permissions=["change"], description=_("Disable selected %(verbose_name_plural)s"))
+    def disable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse:
+        return self.ask(request, queryset, DISABLE)
+
+    @admin.action(permissions=["run"], description=_("Run selected %(verbose_name_plural)s now"))
+    def run_now(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse:
+        return self.ask(request, queryset, RUN_NOW)
+
+    @admin.action(permissions=["discard"], description=_("Delete selected %(verbose_name_plural)s"))
+    def delete(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse:
+        return self.ask(request, queryset, DELETE)
+
+    # The list
 
     @admin.display(description=_("name"))
     def name_column(self, obj: Schedule) -> str:
@@ -66,6 +158,13 @@ class ScheduleAdmin(QueueModelAdmin):
         args, kwargs = masking.masked(obj.task, obj.args, obj.kwargs)
         return format_html('<span class="djq-mono">{}</span>', display.short_arguments(args, kwargs, 1000))
 
+    @admin.display(description=_("last job"))
+    def last_job(self, obj: Schedule) -> str:
+        if obj.last_job_id is None:
+            return display.NOTHING
+        url = self.url("change", obj.last_job_id, model=Job)
+        return format_html('<a href="{}">{}</a>', url, obj.last_job_id) if url else str(obj.last_job_id)
+
     @admin.display(description=_("enabled"), boolean=True)
     def enabled_column(self, obj: Schedule) -> bool:
         return obj.enabled
@@ -81,3 +180,16 @@ class ScheduleAdmin(QueueModelAdmin):
     @admin.display(description=_("problem"))
     def problem_column(self, obj: Schedule) -> str:
         return obj.problem or display.NOTHING
+
+
+def is_from_code(row: Schedule) -> bool:
+    return row.from_code and not row.removed_from_code
+
+
+def apply(form: ScheduleForm) -> None:
+    """Write what was changed; a change may switch a schedule on that had switched itself off, and the form decides."""
+    name, enabled, wanted = form.instance.name, form.initial["enabled"], form.cleaned_data["enabled"]
+    if form.changes:
+        enabled = schedules.update(name, **form.changes).enabled
+    if enabled != wanted:
+        (schedules.enable if wanted else schedules.disable)(name)
