@@ -111,6 +111,12 @@ class ScheduleFactory(InQueueDatabase):
     task = "tests.app.tasks.add"
     cron = "* * * * *"
 
+    @classmethod
+    def _create(cls, *args: Any, **kwargs: Any) -> models.Model:
+        row = super()._create(*args, **kwargs)
+        row.refresh_from_db(using=config().database)  # SQLite's RETURNING gives 0 for 0.0
+        return row
+
 
 class WorkerFactory(InQueueDatabase):
     class Meta:

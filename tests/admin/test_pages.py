@@ -199,6 +199,9 @@ def test_markup_in_every_text_field_is_shown_escaped(boss):
         assert_harmless(boss.ask("deadjob", action, made["deadjob"].pk))
     assert_harmless(boss.client.post(boss.url("queuestate"), {"act": "resume", "queue": HOSTILE}))
     assert_harmless(boss.ask("kv", "delete", HOSTILE))
+    for action in ("enable", "disable", "run_now", "delete"):
+        assert_harmless(boss.ask("schedule", action, made["schedule"].pk))
+    assert_harmless(boss.do("schedule", "enable", made["schedule"].pk))  # which is refused, with its name
     assert_harmless(boss.do("deadjob", "requeue", made["deadjob"].pk))
     assert_harmless(boss.client.get("/admin/"))
 

@@ -10,6 +10,27 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
+# A schedule as its form sends it.
+SCHEDULE = {
+    "task": "tests.app.tasks.add",
+    "enabled": "on",
+    "cron": "* * * * *",
+    "every": "",
+    "timezone": "UTC",
+    "args": "[]",
+    "kwargs": "{}",
+    "queue": "",
+    "priority": "",
+    "misfire": "once",
+    "misfire_cap": "100",
+    "overlap": "allow",
+    "jitter": "0",
+    "starts_at_0": "",
+    "starts_at_1": "",
+    "ends_at_0": "",
+    "ends_at_1": "",
+}
+
 
 class Person:
     """Somebody with a browser, at a site."""

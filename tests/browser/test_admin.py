@@ -6,9 +6,10 @@ import pytest
 
 import djqueue
 from djqueue import kv
+from djqueue.models import DoneJob, Schedule
 from tests.browser.visitor import eventually
 from tests.factories import DeadJobFactory, KVFactory, ScheduleFactory, WorkerFactory, ago
-from tests.tools import places
+from tests.tools import places, rows
 from tests.worker import tasks
 
 pytestmark = [pytest.mark.browser, pytest.mark.databases("postgresql")]
@@ -157,6 +158,31 @@ def test_other_arguments_and_the_rest_of_the_pages(visitor):
     visitor.page.fill("#id_content", '"red"')
     visitor.press("Save")
     assert kv.get("colour") == "red"
+
+
+@with_and_without_scripts
+def test_a_schedule_is_added_and_fires(visitor, worker):
+    visitor.log_in()
+    visitor.open("schedule/add/")
+    visitor.page.fill("#id_name", "pulse")
+    visitor.page.select_option("#id_task", "tests.worker.tasks.double")
+    visitor.page.fill("#id_args", "[21")
+    visitor.page.fill("#id_every", "1")
+    visitor.press("Save")
+    visitor.reads("This is not JSON")
+    visitor.shoot("schedule-mistake")
+    visitor.page.fill("#id_args", "[21]")
+    visitor.page.get_by_role("button", name="Save", exact=True).click()
+    visitor.reads("was added successfully")
+    eventually(lambda: [job.result for job in rows(DoneJob).filter(schedule="pulse")][:1] == [42])
+    visitor.open(f"schedule/{rows(Schedule).get().pk}/change/")
+    visitor.shoot("schedule")
+    visitor.page.uncheck("#id_enabled")
+    visitor.page.get_by_role("button", name="Save", exact=True).click()
+    visitor.reads("was changed successfully")
+    assert not rows(Schedule).get().enabled
+    visitor.open("schedule/")
+    visitor.shoot("schedules")
 
 
 TRACEBACK = """Traceback (most recent call last):

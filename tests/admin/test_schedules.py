@@ -1,0 +1,443 @@
+"""Schedules as people write them: checked at the fields, written by the API, and code's own only switched."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.admin.models import ADDITION, CHANGE
+from django.test import Client
+
+import djqueue
+from djqueue import declarations, schedules
+from djqueue.admin.schedule_form import digest
+from djqueue.models import Job, Schedule
+from tests.admin.test_pages import HOSTILE, assert_harmless
+from tests.admin.tools import SCHEDULE, Cells, Person, words
+from tests.factories import ScheduleFactory, ago
+from tests.tools import database_now, rows
+
+pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
+
+ADD = "tests.app.tasks.add"
+LOG_IN = "tests.app.tasks.log_in"
+
+
+def add(person: Person, **given: str):
+    return person.client.post(person.url("schedule", "add/"), {"name": "s"} | SCHEDULE | given, follow=True)
+
+
+def edit(person: Person, row: Schedule, **given: str | None):
+    """What is None is not sent, as of a box that is not checked."""
+    data = SCHEDULE | {"seen": digest(row)} | given
+    sent = {name: value for name, value in data.items() if value is not None}
+    return person.client.post(person.url("schedule", f"{row.pk}/change/"), sent, follow=True)
+
+
+def only() -> Schedule:
+    return rows(Schedule).get()
+
+
+def errors(response) -> dict[str, list[str]]:
+    return dict(response.context["adminform"].form.errors)
+
+
+@pytest.fixture
+def declared(monkeypatch):
+    monkeypatch.setattr(declarations, "_declared", {})
+    djqueue.schedule("nightly", task=ADD, cron="0 2 * * *")
+    schedules.synchronise()
+    return only
+
+
+# Add
+
+
+def test_a_schedule_is_added_with_its_next_slot(boss):
+    response = add(
+        boss,
+        cron="0 2 * * *",
+        timezone="Europe/Berlin",
+        args="[1]",
+        kwargs='{"b": 2}',
+        queue="reports",
+        priority="7",
+        misfire="all",
+        misfire_cap="5",
+        overlap="skip",
+        jitter="1.5",
+        starts_at_0="2030-01-02",
+        starts_at_1="03:04:05",
+    )
+    assert "was added successfully" in words(response)
+    row = only()
+    assert (row.name, row.task, row.cron, row.every, row.timezone) == ("s", ADD, "0 2 * * *", None, "Europe/Berlin")
+    assert (row.args, row.kwargs, row.queue, row.priority) == ([1], {"b": 2}, "reports", 7)
+    assert (row.misfire, row.misfire_cap, row.overlap, row.jitter) == ("all", 5, "skip", 1.5)
+    assert row.starts_at == datetime(2030, 1, 2, 2, 4, 5, tzinfo=UTC)  # the site is in Berlin
+    assert row.next_at == datetime(2030, 1, 3, 1, 0, tzinfo=UTC)
+    assert (row.enabled, row.from_code, row.problem) == (True, False, "")
+    assert boss.log() == [(str(row.pk), ADDITION, json.dumps([{"added": {}}]))]
+
+
+def test_an_interval_is_added_switched_off(boss):
+    data = {"name": "s"} | SCHEDULE | {"cron": "", "every": "90"}
+    del data["enabled"]
+    boss.client.post(boss.url("schedule", "add/"), data)
+    row = only()
+    assert (row.cron, row.every, row.enabled, row.next_at) == ("", 90.0, False, None)
+
+
+def test_the_form_offers_the_tasks_that_there_are(boss):
+    page = words(boss.get("schedule", "add/"))
+    assert ADD in page
+    assert "shop.charge" in page
+
+
+BAD = {
+    "cron that cannot be read": ({"cron": "61 * * * *"}, "cron", "cannot be read"),
+    "cron of three fields": ({"cron": "* * *"}, "cron", "has 3 fields"),
+    "cron that never comes": ({"cron": "0 0 30 2 *"}, "cron", "never comes"),
+    "cron and every": ({"every": "5"}, "cron", "give cron or every, and not both"),
+    "neither": ({"cron": ""}, "cron", "give cron or every"),
+    "every of half a second": ({"cron": "", "every": "0.5"}, "every", "a second or more"),
+    "every that is no number": ({"cron": "", "every": "5 minutes"}, "every", "Enter a number."),
+    "zone": ({"timezone": "Mars"}, "timezone", "timezone 'Mars' is not known"),
+    "task": ({"task": "no.such.task"}, "task", "no.such.task is not one of the available choices"),
+    "no task": ({"task": ""}, "task", "This field is required."),
+    "args that are not JSON": ({"args": "[1"}, "args", "This is not JSON: Expecting ',' delimiter"),
+    "no args": ({"args": ""}, "args", "Give a value."),
+    "args that are no list": ({"args": "{}"}, "args", "args must be a list, not dict"),
+    "args that cannot be stored": ({"args": "[NaN]"}, "args", "which JSON cannot hold"),
+    "kwargs that are no object": ({"kwargs": "[]"}, "kwargs", "kwargs must be a dictionary, not list"),
+    "kwargs with NUL": ({"kwargs": '{"a": "\\u0000"}'}, "kwargs", "NUL character"),
+    "queue": ({"queue": "a b"}, "queue", "contains the character ' '"),
+    "priority": ({"priority": "high"}, "priority", "Enter a whole number."),
+    "misfire": ({"misfire": "x"}, "misfire", "Select a valid choice."),
+    "misfire cap": ({"misfire_cap": "0"}, "misfire_cap", "a whole number from 1 to 1000"),
+    "overlap": ({"overlap": "x"}, "overlap", "Select a valid choice."),
+    "jitter": ({"jitter": "-1"}, "jitter", "jitter must be between 0 seconds"),
+    "start": ({"starts_at_0": "tomorrow", "starts_at_1": "3:00"}, "starts_at", "Enter a valid date."),
+    "end before start": (
+        {"starts_at_0": "2030-01-02", "starts_at_1": "0:00", "ends_at_0": "2030-01-01", "ends_at_1": "0:00"},
+        "ends_at",
+        "ends_at must not be before starts_at",
+    ),
+    "an end that is past": ({"ends_at_0": "2020-01-01", "ends_at_1": "0:00"}, "ends_at", "it has ended"),
+    "a year too far": ({"ends_at_0": "9999-01-01", "ends_at_1": "0:00"}, "ends_at", "before the year"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_is_explained_at_its_field(boss, name):
+    given, field, problem = BAD[name]
+    response = add(boss, **given)
+    assert list(errors(response)) == [field]
+    assert problem in errors(response)[field][0]
+    assert not rows(Schedule).exists()
+    row = ScheduleFactory()
+    assert problem in errors(edit(boss, row, **given))[field][0]
+    after = only()
+    assert (after.cron, after.updated_at) == (row.cron, row.updated_at)
+    assert boss.log() == []
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\tb"])
+def test_a_name_that_cannot_be_is_explained(boss, name):
+    assert list(errors(add(boss, name=name))) == ["name"]
+    assert not rows(Schedule).exists()
+
+
+def test_a_name_that_is_taken_is_told(boss):
+    ScheduleFactory(name="s")
+    assert errors(add(boss)) == {"name": ["There is a schedule of this name already."]}
+    assert rows(Schedule).count() == 1
+
+
+def test_all_mistakes_are_told_at_once(boss):
+    assert set(errors(add(boss, timezone="Mars", queue="a b", args="x"))) == {"timezone", "queue", "args"}
+
+
+def test_losing_a_race_for_a_name_is_told(boss, monkeypatch):
+    """The name is free when the form is checked, and taken when it is written."""
+    from djqueue.admin.schedule_form import ScheduleForm
+
+    monkeypatch.setattr(ScheduleForm, "refuse_taken_name", lambda form: ScheduleFactory(name="s"))
+    response = add(boss)
+    assert boss.messages(response) == ["Nothing was written: there is a schedule 's' already"]
+    assert boss.log() == []
+
+
+def test_a_task_that_goes_between_check_and_write_is_told(boss, monkeypatch):
+    row = ScheduleFactory()
+
+    def gone(name: str, **changes: object) -> None:
+        raise djqueue.InvalidOption("no task is registered under 'x'")
+
+    monkeypatch.setattr(schedules, "update", gone)
+    response = edit(boss, row, cron="0 3 * * *")
+    assert boss.messages(response) == ["Nothing was written: no task is registered under 'x'"]
+    assert boss.log() == []
+
+
+def test_adding_needs_its_permission(people):
+    others = ("view_schedule", "change_schedule", "delete_schedule", "run_schedule")
+    person = people(*others)
+    assert add(person).status_code == 403
+    assert person.get("schedule", "add/").status_code == 403
+    assert add(Person(Client(), None)).redirect_chain[0][0].startswith("/admin/login/")
+    assert not rows(Schedule).exists()
+    adding = people("view_schedule", "add_schedule")
+    assert add(adding).status_code == 200
+    assert only().name == "s"
+    assert [entry[1] for entry in adding.log()] == [ADDITION]
+
+
+# Change
+
+
+def test_only_what_was_changed_is_written_and_the_next_slot_follows(boss):
+    schedules.create("s", task=ADD, cron="* * * * *", args=[1], kwargs={"b": 1}, priority=7)
+    before = only()
+    edit(boss, before, name="other", cron="", every="3600", args="[ 1 ]", kwargs='{"b": true}', priority="7")
+    row = only()
+    assert (row.name, row.cron, row.every, row.args, row.kwargs) == ("s", "", 3600.0, [1], {"b": True})
+    assert row.kwargs["b"] is True
+    assert (row.next_at - database_now()).total_seconds() == pytest.approx(3600, abs=30)
+    fields = ["Cron rule", "Every (seconds)", "Named arguments"]
+    assert boss.log()[0][:2] == (str(row.pk), CHANGE)
+    assert sorted(json.loads(boss.log()[0][2])[0]["changed"]["fields"]) == fields
+
+
+def test_saving_as_it_is_changes_nothing(boss):
+    schedules.create("s", task=ADD, every=2.5, starts_at=ago(10), args=[1.5, "é"], timezone="Asia/Tokyo")
+    before = only()
+    page = boss.page("schedule", before.pk)
+    assert edit(boss, before, **sent_by(page)).redirect_chain
+    after = only()
+    assert (after.next_at, after.updated_at) == (before.next_at, before.updated_at)
+
+
+def sent_by(page) -> dict[str, str | None]:
+    """What a browser sends of a page's form that nobody touches."""
+    sent: dict[str, str | None] = {}
+    for field in page.context["adminform"].form:
+        value = field.value()
+        if field.name in ("starts_at", "ends_at"):
+            parts = field.field.widget.decompress(value)
+            sent |= {f"{field.name}_{n}": "" if part is None else str(part) for n, part in enumerate(parts)}
+        elif field.name == "enabled":
+            sent["enabled"] = "on" if value else None
+        else:
+            sent[field.name] = "" if value is None else str(value)
+    return sent
+
+
+def test_a_change_does_not_undo_what_happened_meanwhile(boss):
+    row = ScheduleFactory()
+    schedules.update(row.name, queue="other")
+    response = edit(boss, row, cron="0 3 * * *")
+    assert "Somebody has changed this schedule since you opened it" in words(response)
+    assert (only().cron, only().queue) == ("* * * * *", "other")
+
+
+def test_firing_meanwhile_is_no_change(boss):
+    row = ScheduleFactory()
+    schedules.run_now(row.name)
+    edit(boss, row, cron="0 3 * * *")
+    after = only()
+    assert after.cron == "0 3 * * *"
+    assert after.last_job_id == rows(Job).get().pk
+
+
+def test_switching_off_and_on_in_the_form(boss):
+    schedules.create("s", task=ADD, cron="* * * * *")
+    edit(boss, only(), enabled=None)
+    assert (only().enabled, only().next_at) == (False, None)
+    edit(boss, only())
+    assert only().enabled
+    assert only().next_at > database_now()
+    assert len(boss.log()) == 2
+
+
+def test_one_that_switched_itself_off_is_what_the_form_says(boss):
+    row = ScheduleFactory(enabled=False, problem="bad", cron="x")
+    edit(boss, row, enabled=None)
+    assert (only().cron, only().enabled, only().problem) == ("* * * * *", False, "")
+    rows(Schedule).update(problem="bad", cron="x")
+    edit(boss, only())
+    assert (only().cron, only().enabled, only().problem) == ("* * * * *", True, "")
+    assert only().next_at is not None
+
+
+def test_a_schedule_whose_task_is_gone_is_shown_and_told(boss):
+    row = ScheduleFactory(task="gone.away")
+    assert "gone.away" in words(boss.page("schedule", row.pk))
+    assert errors(edit(boss, row, task="gone.away")) == {"task": ["no task is registered under 'gone.away'"]}
+    edit(boss, row)
+    assert only().task == ADD
+
+
+def test_whoever_may_only_look_sees_no_form(people):
+    row = ScheduleFactory(task=LOG_IN, args=["ada", "hunter2"])
+    looking = people("view_schedule")
+    page = looking.page("schedule", row.pk)
+    assert "Save" not in words(page)
+    assert "ada" in words(page)
+    assert "hunter2" not in page.content.decode()
+    assert looking.client.post(looking.url("schedule", f"{row.pk}/change/"), SCHEDULE).status_code == 403
+    assert only().task == LOG_IN
+
+
+def test_rows_spoilt_by_hand_can_be_mended(boss):
+    row = ScheduleFactory()
+    rows(Schedule).update(misfire="x", timezone="Mars", args="text", kwargs=[1], every=0.1)
+    page = boss.page("schedule", row.pk)
+    assert page.status_code == 200
+    edit(boss, only())
+    after = only()
+    assert (after.misfire, after.timezone, after.args, after.kwargs) == ("once", "UTC", [], {})
+
+
+# Sensitive arguments
+
+
+def test_a_mask_that_is_left_keeps_the_value(boss):
+    row = ScheduleFactory(task=LOG_IN, args=["ada", "hunter2"])
+    page = boss.page("schedule", row.pk)
+    assert "hunter2" not in page.content.decode()
+    assert json.loads(page.context["adminform"].form["args"].value()) == ["ada", "********"]
+    edit(boss, row, task=LOG_IN, args='["grace", "********"]')
+    assert only().args == ["grace", "hunter2"]
+    edit(boss, only(), task=LOG_IN, args='["grace", "********"]', cron="0 3 * * *")
+    assert (only().args, only().cron) == (["grace", "hunter2"], "0 3 * * *")
+    edit(boss, only(), task=LOG_IN, args="[]", kwargs='{"user": "grace", "password": "********"}', cron="0 3 * * *")
+    assert (only().args, only().kwargs) == ([], {"user": "grace", "password": "hunter2"})
+    edit(boss, only(), task=LOG_IN, args='["grace", "new"]', cron="0 3 * * *")
+    assert only().args == ["grace", "new"]
+
+
+def test_a_mask_without_a_value_behind_it_is_refused(boss):
+    response = add(boss, task=LOG_IN, args='["ada", "********"]')
+    assert "password is masked, but there is no value" in errors(response)["args"][0]
+    assert not rows(Schedule).exists()
+
+
+@pytest.mark.parametrize("args", ['["ada", "********"]', '["********"]'])
+def test_another_task_does_not_bring_to_light_what_was_masked(boss, args):
+    row = ScheduleFactory(task=LOG_IN, args=["ada", "hunter2"])
+    response = edit(boss, row, task=ADD, args=args)
+    assert errors(response) == {"args": ["With another task, type anew what is masked."]}
+    assert "hunter2" not in response.content.decode()
+    assert (only().task, only().args) == (LOG_IN, ["ada", "hunter2"])
+    edit(boss, row, task=ADD, args="[1]")
+    assert (only().task, only().args) == (ADD, [1])
+
+
+# From code
+
+
+def test_a_rule_from_code_is_read_only_and_says_so(boss, declared):
+    page = boss.page("schedule", declared().pk)
+    assert "This schedule is declared in code" in words(page)
+    assert "0 2 * * *" in words(page)
+    names = {attrs.get("name") for tag, attrs in Cells(page.content.decode()).tags if tag in ("input", "textarea")}
+    assert "enabled" in names
+    assert not names & {"cron", "every", "task", "args", "kwargs", "queue", "name"}
+    edit(boss, declared(), cron="* * * * *", queue="x", args="[9]", task="shop.charge", misfire="all")
+    row = declared()
+    assert (row.cron, row.queue, row.args, row.task, row.misfire) == ("0 2 * * *", "", [], ADD, "once")
+    assert [json.loads(entry[2]) for entry in boss.log()] == [[]]  # saved, and nothing changed
+
+
+def test_the_switch_of_a_rule_from_code_survives_a_deploy(boss, declared):
+    edit(boss, declared(), enabled=None)
+    assert not declared().enabled
+    schedules.synchronise()
+    assert (declared().enabled, declared().next_at) == (False, None)
+    edit(boss, declared())
+    schedules.synchronise()
+    assert declared().enabled
+    assert declared().next_at > database_now()
+
+
+def test_a_rule_from_code_that_cannot_be_is_not_switched_on(boss):
+    row = ScheduleFactory(from_code=True, enabled=False, cron="0 0 30 2 *")
+    assert "never comes" in words(edit(boss, row))
+    assert not only().enabled
+
+
+def test_a_rule_from_code_is_deleted_only_after_it_was_removed_there(boss, declared, monkeypatch):
+    response = boss.do("schedule", "delete", declared().pk)
+    told = boss.messages(response)
+    assert told[0] == "schedule 'nightly' is declared in code: remove it there, or disable it here"
+    assert told[1] == "0 deleted, 1 skipped."
+    assert boss.log() == []
+    monkeypatch.setattr(declarations, "_declared", {})
+    schedules.synchronise()
+    assert declared().removed_from_code
+    assert boss.messages(boss.do("schedule", "delete", declared().pk)) == ["1 deleted, 0 skipped."]
+    assert not rows(Schedule).exists()
+
+
+def test_a_rule_that_was_removed_from_code_can_be_changed(boss, declared, monkeypatch):
+    monkeypatch.setattr(declarations, "_declared", {})
+    schedules.synchronise()
+    edit(boss, declared(), cron="0 5 * * *")
+    assert (declared().cron, declared().enabled) == ("0 5 * * *", True)
+
+
+# Acts
+
+
+def test_acts_count_what_they_did_and_tell_what_was_refused(boss):
+    on, off = ScheduleFactory(next_at=ago(-60)), ScheduleFactory(enabled=False)
+    bad = ScheduleFactory(enabled=False, cron="0 0 30 2 *", name="bad")
+    told = boss.messages(boss.do("schedule", "enable", on.pk, off.pk, bad.pk))
+    assert told == ["schedule 'bad': cron '0 0 30 2 *' never comes", "1 enabled, 2 skipped."]
+    assert boss.log() == [(str(off.pk), CHANGE, "Enabled.")]
+    assert boss.messages(boss.do("schedule", "disable")) == ["2 disabled, 1 skipped."]
+    assert not rows(Schedule).filter(enabled=True).exists()
+    assert len(boss.log()) == 3
+
+
+def test_run_now_enqueues_whatever_the_switch_says(boss):
+    row = ScheduleFactory(enabled=False, queue="reports", args=[4])
+    response = boss.do("schedule", "run_now", row.pk)
+    assert boss.messages(response) == ["1 enqueued, 0 skipped."]
+    job = rows(Job).get()
+    assert (job.queue, job.args, job.schedule) == ("reports", [4], row.name)
+    assert str(job.pk) in words(boss.page("schedule", row.pk))
+
+
+def test_a_schedule_that_is_gone_is_skipped(boss):
+    row = ScheduleFactory()
+    boss.ask("schedule", "delete", row.pk)
+    schedules.delete(row.name)
+    assert boss.messages(boss.do("schedule", "delete", row.pk)) == ["0 deleted, 1 skipped."]
+    assert boss.log() == []
+
+
+def test_django_s_own_delete_stays_closed(boss):
+    row = ScheduleFactory()
+    assert boss.get("schedule", f"{row.pk}/delete/").status_code == 403
+    assert boss.client.post(boss.url("schedule", f"{row.pk}/delete/"), {"post": "yes"}).status_code == 403
+    boss.do("schedule", "delete_selected", row.pk, post="yes")
+    assert rows(Schedule).exists()
+
+
+# Markup
+
+
+def test_markup_is_shown_escaped_in_forms_and_errors(boss):
+    fields = ("name", "task", "cron", "timezone", "queue", "every", "misfire", "starts_at_0", "args", "kwargs")
+    for response in (boss.get("schedule", "add/"), add(boss, **dict.fromkeys(fields, HOSTILE))):
+        assert_harmless(response)
+    row = ScheduleFactory(name=HOSTILE, task=HOSTILE, cron=HOSTILE, problem=HOSTILE, args=[HOSTILE], from_code=True)
+    assert_harmless(boss.page("schedule", row.pk))
+    assert_harmless(edit(boss, row, enabled=None))
+    assert_harmless(edit(boss, only()))
+    for name in ("enable", "disable", "run_now", "delete"):
+        assert_harmless(boss.ask("schedule", name, row.pk))
+        assert_harmless(boss.do("schedule", name, row.pk))
