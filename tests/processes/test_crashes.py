@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 import djqueue
-from djqueue import call
+from djqueue import call, kv
 from djqueue.models import Job
 from tests.tools import eventually, live, rows
 from tests.worker import tasks
@@ -105,6 +105,7 @@ def test_a_job_that_kills_its_process_harms_no_other(database, site):
         assert len(record.errors) <= 1
     events = eventually(lambda: (found := worker.events())["dead_letter", str(killer.id), 3] and found, 10)
     assert [events["failed", str(killer.id), attempt] for attempt in (1, 2, 3)] == [1, 1, 1]
+    assert eventually(lambda: kv.get(f"dead/{killer.id}")) == 3, "on_dead was called, by a process that lives"
     assert worker.stop() == 0
 
 

@@ -138,7 +138,11 @@ def once_then(what: str) -> str:
     return "survived"
 
 
-@djqueue.task(retry=djqueue.Fixed(0))
+def remember(job, attempts: int) -> None:
+    kv.set(f"dead/{job.id}", attempts)
+
+
+@djqueue.task(retry=djqueue.Fixed(0), on_dead=remember)
 def always(what: str) -> None:
     do_harm(what)
 

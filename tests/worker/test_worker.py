@@ -207,6 +207,17 @@ def test_a_busy_queue_does_not_starve_another(database):
     assert quiet.status() == "done"
 
 
+def test_queues_are_preferred_in_their_order_and_none_starves(database):
+    """The first has most of the claims; the last has its turns all the same, though its jobs are older."""
+    last = tasks.double.using(queue="last").enqueue_many([call(n) for n in range(60)])
+    first = tasks.double.using(queue="first").enqueue_many([call(n) for n in range(60)])
+    burst(queues={"first": None, "last": None}, threads=1)
+    ends = sorted([*first, *last], key=lambda handle: handle.job().completed_at)
+    places = [place for place, handle in enumerate(ends) if handle in first]
+    assert sum(places) / len(places) < 50, "59.5 would be no preference"
+    assert ends.index(last[0]) < 60
+
+
 def test_a_waiting_worker_starts_a_job_at_once(working, database):
     assert tasks.double.enqueue(21).wait(10).record.result == 42
 
