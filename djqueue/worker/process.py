@@ -117,14 +117,13 @@ class Worker:
             return False
         jobs = claim(wants, started=False, worker=identity())
         holdings = [self._hold(job) for job in jobs]
-        if any(job.row.crashes for job in jobs):
-            self._keep_one_alone(holdings)
-            return True
-        unknown = [holding for holding in holdings if holding.unknown]
-        for holding in holdings:
-            if not holding.unknown:
+        known = [holding for holding in holdings if not holding.unknown]
+        if any(holding.job.row.crashes for holding in known):
+            self._keep_one_alone(known)
+        else:
+            for holding in known:
                 self._submit(holding)
-        self._put_back(unknown)
+        self._put_back([holding for holding in holdings if holding.unknown])
         if len(jobs) < sum(wants.values()):
             self.budget.look_again()
         return bool(jobs) or not self.budget.is_fresh
@@ -161,7 +160,7 @@ class Worker:
         if self.alone.claim not in self.held:
             self.alone = None
             return True
-        if not self.alone.submitted and self.budget.running == 0:
+        if not self.alone.submitted and len(self.held) == 1:
             self.alone.submitted = True
             self._submit(self.alone)
         return False

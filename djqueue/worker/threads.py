@@ -21,6 +21,8 @@ from djqueue.records import Settlement
 from . import executor
 from .timeouts import Slot, Timeouts
 
+BLOCKED_AFTER = 0.5  # seconds in which a loop answers that is not held up
+
 Started = Callable[[Holding, float | None], None]
 Report = Callable[[Holding, Settlement], None]
 Work = Holding | Callable[[], None]
@@ -127,8 +129,13 @@ class Loop:
         self.loop.call_soon_threadsafe(self._cancel, holding)
 
     def take_back(self) -> list[Holding]:
-        """What waits for a place in the loop."""
-        return asyncio.run_coroutine_threadsafe(self._take_back(), self.loop).result()
+        """What waits for a place in the loop; nothing while a coroutine holds it up."""
+        asked = asyncio.run_coroutine_threadsafe(self._take_back(), self.loop)
+        try:
+            return asked.result(BLOCKED_AFTER)
+        except TimeoutError:
+            asked.cancel()
+            return []
 
     async def _take_back(self) -> list[Holding]:
         unstarted = [holding for holding in self.tasks if not holding.started]

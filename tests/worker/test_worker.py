@@ -10,11 +10,12 @@ import pytest
 
 import djqueue
 from djqueue import call, kv
+from djqueue.models import Job
 from djqueue.worker.options import Options
 from djqueue.worker.single import SingleProcess
 from tests.factories import ago
 from tests.test_signals import heard  # noqa: F401 - a fixture
-from tests.tools import eventually, live
+from tests.tools import eventually, live, rows
 from tests.worker import tasks
 
 PLAIN = ("postgresql", "sqlite", "mysql")
@@ -261,3 +262,22 @@ def test_what_outlives_the_grace_is_given_back_without_an_error(database, config
     thread.join(30)
     record = handle.job()
     assert (record.status, record.attempts, record.errors) == ("pending", 0, [])
+
+
+def test_a_job_of_an_unknown_task_that_met_a_crash_is_put_back(database):
+    handle = djqueue.enqueue("nobody.knows")
+    rows(Job).filter(pk=handle.id).update(crashes=1)
+    after = tasks.double.enqueue(4)
+    burst()
+    assert (handle.status(), handle.job().attempts, after.status()) == ("scheduled", 0, "done")
+
+
+def test_a_job_that_met_a_crash_runs_alone(database):
+    """Those beside it are given back, or have ended, before it begins."""
+    alone = [tasks.overlap.enqueue("alone", 0.1) for _ in range(3)]
+    rows(Job).update(crashes=1)
+    others = tasks.overlap.enqueue_many([call("alone", 0.02) for _ in range(20)])
+    burst(threads=4)
+    assert [handle.job().result for handle in alone] == [1, 1, 1]
+    assert {handle.status() for handle in others} == {"done"}
+    assert {handle.job().attempts for handle in [*alone, *others]} == {1}
