@@ -54,14 +54,14 @@ def relayed(name: str, record: JobRecord, item: Settlement | None, answer: Settl
 
 def enqueued(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> None:
     """Announce the jobs that were created; a dedup hit is no news."""
-    if not jobs or not _is_listened_to(signals.job_queued):
+    if not jobs or not is_listened_to(signals.job_queued):
         return
     created = [(job, row) for job, row in zip(jobs, inserted, strict=True) if row.created]
     _after_commit(lambda: _send_all(signals.job_queued, (_new_record(job, row) for job, row in created)))
 
 
 def requeued(records: Sequence[JobRecord]) -> None:
-    if _is_listened_to(signals.job_queued):
+    if is_listened_to(signals.job_queued):
         _after_commit(lambda: _send_all(signals.job_queued, records))
 
 
@@ -86,7 +86,7 @@ def reaped(row: Any, item: Settlement, answer: Settled) -> None:
 
 
 def cancelled(records: Sequence[JobRecord]) -> None:
-    if _is_listened_to(signals.job_cancelled):
+    if is_listened_to(signals.job_cancelled):
         _after_commit(lambda: _send_all(signals.job_cancelled, records))
 
 
@@ -107,7 +107,8 @@ def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
         _call_on_dead(record, attempt)
 
 
-def _is_listened_to(signal: Signal) -> bool:
+def is_listened_to(signal: Signal) -> bool:
+    """Whether anybody hears this signal, here or where it is relayed to."""
     return bool(signal.receivers) or _relay is not None
 
 

@@ -109,7 +109,7 @@ def _insert_all(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[NewJ
     try:
         for batch in _batches(jobs):
             inserted += _insert_batch(database, batch, len(inserted))
-            heard += batch if signals.job_queued.receivers else []
+            heard += batch if announce.is_listened_to(signals.job_queued) else []
     except Exception:
         created = [row.id for row in inserted if row.created]
         with suppress(DatabaseError):  # the transaction is lost already, and these with it

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from djqueue import registry, retries
+from djqueue import retries
 from djqueue.conf import config
 from djqueue.records import Settlement, waited
 from djqueue.retries import NoRetry
@@ -16,6 +16,7 @@ from djqueue.states import Outcome, Verdict
 
 from . import announce
 from .failure import Failure
+from .settle import retry_policy
 
 if TYPE_CHECKING:
     from djqueue.models import Job
@@ -57,8 +58,7 @@ def blame(
     """A failed attempt of somebody who cannot settle it himself."""
     assert row.token is not None
     assert row.claimed_at is not None
-    own = registry.options(row.task).retry if row.retry is None else retries.load(row.retry)
-    policy = own or config().backoff_for(row.queue)
+    policy = retry_policy(row.retry, row.task, row.queue)
     held_for = (now - row.claimed_at).total_seconds()
     return Settlement(
         id=row.id,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from djqueue import masking, payload, registry, retries
 from djqueue.conf import config
 from djqueue.durations import Duration, seconds
-from djqueue.exceptions import LeaseLost
+from djqueue.exceptions import InvalidOption, LeaseLost
 from djqueue.records import Settled, Settlement
 from djqueue.retries import NoRetry, RetryPolicy
 from djqueue.sql import statements
@@ -20,6 +21,8 @@ from .failure import Failure, describe
 if TYPE_CHECKING:
     from .claim import ClaimedJob
 
+logger = logging.getLogger("djqueue")
+
 
 def ack(job: ClaimedJob, result: Any = None) -> Settlement:
     """It succeeded; raises InvalidPayload for a result that cannot be stored."""
@@ -28,7 +31,7 @@ def ack(job: ClaimedJob, result: Any = None) -> Settlement:
 
 def nack(job: ClaimedJob, error: BaseException | str, *, delay: Duration | None = None) -> Settlement:
     """The attempt failed: the row decides between the next attempt, death and a cancel that was asked for."""
-    policy = retry_policy(job)
+    policy = retry_policy(job.row.retry, job.task, job.queue)
     wait = (
         retries.spread_delay(policy, job.attempt, config().backoff_jitter) if delay is None else seconds(delay, "delay")
     )
@@ -53,11 +56,14 @@ def release(job: ClaimedJob) -> Settlement:
     return _settlement(job, Verdict.RELEASE)
 
 
-def retry_policy(job: ClaimedJob) -> RetryPolicy:
+def retry_policy(stored: str | None, task: str, queue: str) -> RetryPolicy:
     """The call's policy, else the task's, else the queue's back-off."""
-    if job.row.retry is not None:
-        return retries.load(job.row.retry)
-    return registry.options(job.task).retry or config().backoff_for(job.queue)
+    if stored is not None:
+        try:
+            return retries.load(stored)
+        except (InvalidOption, ValueError, KeyError, TypeError):
+            logger.warning("retry policy cannot be read, the task's is used task=%s policy=%.200r", task, stored)
+    return registry.options(task).retry or config().backoff_for(queue)
 
 
 def settle_one(job: ClaimedJob, settlement: Settlement) -> Settled:

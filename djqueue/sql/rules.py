@@ -84,7 +84,7 @@ def give_back(row: Job, item: Settlement, outcome: Outcome, now: datetime) -> No
     row.returns += item.verdict == Verdict.REAP and outcome == Outcome.RELEASED
     if item.crashed:
         row.crashes += 1
-    elif item.verdict in (Verdict.NACK, Verdict.SNOOZE):
+    elif item.verdict in (Verdict.NACK, Verdict.SNOOZE) and not item.unknown:
         row.crashes = 0  # it came to its own end: the crash was not its doing
     if item.unknown:
         row.unknown_since = row.unknown_since or now

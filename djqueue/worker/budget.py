@@ -34,11 +34,12 @@ class Budget:
         self.running = 0
         self.finished = 0
         self.average = WORK_IN_HAND  # seconds of a thread's job
-        self.coroutine_queues: set[str] = set()  # whose last job was a coroutine
+        self.coroutine_queues: set[str] = set()  # that have had coroutines
+        self.plain_queues: set[str] = set()  # that have had plain functions
         self.names: list[str] = []
         self.names_until = 0.0
         self.is_fresh = False  # the queues were looked for just now
-        self.turn = 0
+        self.turn = 0  # claims that were made
 
     # What happens to jobs
 
@@ -51,7 +52,7 @@ class Budget:
                 self.coroutine_queues.add(job.queue)
             else:
                 self.for_threads += 1
-                self.coroutine_queues.discard(job.queue)
+                self.plain_queues.add(job.queue)
 
     def started(self) -> None:
         with self.lock:
@@ -83,24 +84,47 @@ class Budget:
 
     # What to claim
 
-    def wants(self) -> dict[str, int]:
-        """How many jobs of which queues to ask for now."""
+    @property
+    def room(self) -> int:
+        """How many jobs more may be in hand at all."""
         room = PLACES - self.in_hand
         if self.options.max_jobs is not None:
             room = min(room, self.options.max_jobs - self.finished - self.in_hand)
+        return room
+
+    def wants(self) -> dict[str, int]:
+        """How many jobs of which queues to ask for now."""
+        room = self.room
         threads, loop = min(room, self._room_of_threads()), min(room, COROUTINES - self.for_loop)
-        if threads <= 0 and not (loop > 0 and self.coroutine_queues):
+        if max(threads, loop) <= 0:
             return {}
         wants = self._wants_of(self._queues(), threads, loop)
-        if not wants and not self.is_fresh:  # a queue that was empty then may have something now
+        if not wants and not self.is_fresh and threads > 0:  # a queue that was empty then may have something now
             self.look_again()
             wants = self._wants_of(self._queues(), threads, loop)
         return wants
 
     def _wants_of(self, names: list[str], threads: int, loop: int) -> dict[str, int]:
-        plain = [name for name in names if name not in self.coroutine_queues]
-        wants = self._share(plain, threads) | self._share([name for name in names if name not in plain], loop)
-        return {name: count for name in names if (count := min(wants.get(name, 0), self._permits(name))) > 0}
+        permits = {name: count for name in names if (count := self._permits(name)) > 0}
+        coroutines = [name for name in permits if name in self.coroutine_queues and name not in self.plain_queues]
+        others = [name for name in permits if name not in coroutines]
+        wants = self._share(coroutines, loop)
+        wants |= self._share(others, threads) if threads > 0 else self._beside_busy_threads(others, loop)
+        return {name: min(count, permits[name]) for name, count in wants.items() if count > 0}
+
+    def _beside_busy_threads(self, names: list[str], loop: int) -> dict[str, int]:
+        """Coroutines need no thread, but what kind a job is shows when it is claimed: a few may be tried.
+
+        One of a queue that nothing is known of, and of mixed queues as many as the threads could soon take.
+        """
+        unknown = [name for name in names if name not in self.plain_queues]
+        mixed = [name for name in names if name in self.coroutine_queues]
+        spare = 2 * self.options.threads - max(0, self.for_threads - self._store)
+        return dict.fromkeys(unknown[: max(0, loop)], 1) | self._share(mixed, min(loop, spare))
+
+    def claimed(self) -> None:
+        """A claim was made: it is another queue's turn."""
+        self.turn += 1
 
     def look_again(self) -> None:
         """Forget which queues had something."""
@@ -128,11 +152,10 @@ class Budget:
             found = [name for name in statements().claimable_queues() if name not in exclude]
             self.names = [name for name in chosen if name in found] if chosen else found
             self.names_until = time.monotonic() + LOOK_AGAIN
-        self.turn += 1
         # Every so often the last is first: nobody waits for ever behind a queue that is never empty.
         if not self.names or (self.options.queues and self.turn % 8):
             return self.names
-        first = self.turn % len(self.names)
+        first = (self.turn // 8 if self.options.queues else self.turn) % len(self.names)
         return self.names[first:] + self.names[:first]
 
     def _share(self, names: list[str], room: int) -> dict[str, int]:

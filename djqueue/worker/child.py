@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import signal
 import threading
 from multiprocessing.connection import Connection
@@ -30,5 +31,16 @@ def work(options: Options, memory: mmap.mmap, number: int, connection: Connectio
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # comes from the terminal to all of us: the supervisor decides
     signal.signal(signal.SIGTERM, drain)
-    Link(connection, worker).start()
-    return worker.run()
+    os.register_at_fork(after_in_child=lambda: leave_family(connection))
+    link = Link(connection, worker)
+    link.start()
+    code = worker.run()
+    link.report()  # what was done since the last one
+    return code
+
+
+def leave_family(connection: Connection[Any, Any]) -> None:
+    """A process that a task forks is none of ours: it ends when it is told to, and does not speak in our name."""
+    connection.close()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

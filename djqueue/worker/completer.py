@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -12,8 +13,11 @@ from django.db import connections, reset_queries
 from djqueue.current import Holding
 from djqueue.lifecycle import settle
 from djqueue.records import Settled, Settlement
+from djqueue.states import Outcome
 
-from .pulse import AWAY, Pulse, pause
+from .pulse import Pulse, pause
+
+logger = logging.getLogger("djqueue")
 
 GROUP = 500
 # While more is in hand than has come in, a group waits for so long to grow.
@@ -68,24 +72,27 @@ class Completer:
         self._settle(group)
         return True
 
-    def _settle(self, group: Outcomes) -> None:
+    def _settle(self, group: Outcomes, again: bool = True) -> None:
         answers = self._until_taken([settlement for _, settlement in group])
-        again: Outcomes = []
+        refused: Outcomes = []
         for (holding, settlement), answer in zip(group, answers, strict=True):
-            if isinstance(answer, Exception):
-                # The database refuses this one for its data: it fails, in words that can be stored.
-                again.append((holding, settle.nack(holding.job, f"its outcome cannot be stored: {answer}")))
-            else:
+            if not isinstance(answer, Exception):
                 self.finished(holding, settlement, answer)
-        if again:
-            self._settle(again)
+            elif again:
+                # The database refuses this one for its data: it fails, in words that can be stored.
+                refused.append((holding, settle.nack(holding.job, f"its outcome cannot be stored: {answer}")))
+            else:
+                logger.error("outcome refused, left to the reaper job=%s error=%s", holding.job.id, answer)
+                self.finished(holding, settlement, Settled(Outcome.LOST))
+        if refused:
+            self._settle(refused, again=False)
 
     def _until_taken(self, settlements: list[Settlement]) -> list[Settled | Exception]:
         failures = 0
         while True:
             try:
                 return settle.settle_many(settlements)
-            except AWAY as error:
+            except Exception as error:
                 failures += 1
                 self.pulse.failed(f"settling {len(settlements)} jobs", error)
                 time.sleep(pause(failures))

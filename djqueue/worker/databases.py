@@ -31,7 +31,9 @@ def prepare() -> None:
     for connection in connections.all():
         connection.close()
         settings = connection.settings_dict
-        if settings["CONN_MAX_AGE"] == 0 and "pool" not in settings["OPTIONS"]:
+        # The threads of a worker are a pool of connections already; another behind them could only run dry.
+        settings["OPTIONS"].pop("pool", None)
+        if settings["CONN_MAX_AGE"] == 0:
             settings.update(CONN_MAX_AGE=KEPT_FOR, CONN_HEALTH_CHECKS=True)
     _prepare_queue(connections[config().database])
 

@@ -13,7 +13,7 @@ from django.db import connections, reset_queries
 from djqueue import maintenance
 from djqueue.conf import config
 
-from .pulse import AWAY, Pulse
+from .pulse import Pulse
 
 SWEEP_INTERVAL = 60.0
 
@@ -63,12 +63,13 @@ class Duties:
             connections.close_all()
 
     def _do(self, duty: Duty) -> None:
+        # Before the work: somebody may hurry us meanwhile.
+        duty.due_at = time.monotonic() + duty.interval * random.uniform(0.9, 1.1)
         try:
             duty.work()
-        except AWAY as error:
+        except Exception as error:
             self.pulse.failed(duty.name, error)
         reset_queries()
-        duty.due_at = time.monotonic() + duty.interval * random.uniform(0.9, 1.1)
 
 
 def maintenance_duties(pulse: Pulse) -> list[Duty]:

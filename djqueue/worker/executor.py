@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -78,7 +79,14 @@ async def acall(func: Callable[..., Any], holding: Holding) -> Settlement:
 
 
 def failed(job: ClaimedJob, error: BaseException) -> Settlement:
-    """What a task raised, as a verdict."""
+    """What a task raised, as a verdict; one that makes no sense, such as a snooze into the past, is a failure."""
+    try:
+        return verdict(job, error)
+    except Exception as nonsense:
+        return settle.nack(job, nonsense)
+
+
+def verdict(job: ClaimedJob, error: BaseException) -> Settlement:
     match error:
         case PermanentFailure():
             return settle.dead_letter(job, error)
@@ -113,7 +121,8 @@ def go_home(job: ClaimedJob) -> None:
     except OSError:  # it has been removed
         pass
     logger.warning("current directory changed, changed back job=%s task=%s", job.id, job.task)
-    os.chdir(HOME)
+    with suppress(OSError):  # an old release that a deploy has removed
+        os.chdir(HOME)
 
 
 def close_all(job: ClaimedJob) -> None:
@@ -123,7 +132,7 @@ def close_all(job: ClaimedJob) -> None:
 
 def drop(alias: str) -> None:
     """Close a connection whose state is unknown; the next use makes a new one."""
-    driver = connections[alias].connection
-    if driver is not None:
-        driver.close()
+    with suppress(Exception):
+        wrapper: Any = connections[alias]
+        wrapper._close()  # close() would leave it to a transaction that nobody ends
     del connections[alias]

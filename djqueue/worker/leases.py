@@ -17,7 +17,7 @@ from djqueue.lifecycle import lease
 from djqueue.records import Renew, Renewal
 
 from .board import Board, Claim, Entry
-from .pulse import AWAY, Pulse
+from .pulse import Pulse
 
 # Cancel requests reach a running task within a second.
 INTERVAL = 0.4
@@ -71,7 +71,7 @@ class Leases:
             return INTERVAL
         try:
             self._keep(shown)
-        except AWAY as error:
+        except Exception as error:
             self.pulse.failed(f"renewing {len(shown)} leases", error)
         return max(SHORTEST, min(INTERVAL, min(entry.lease for _, entry in shown) / 3))
 
@@ -84,7 +84,7 @@ class Leases:
         others = [entry.claim for _, entry in shown if entry.claim not in due]
         try:
             answers = lease.renew_many(renewals) | lease.look(others)
-        except AWAY:
+        except Exception:
             self.progress = progress | self.progress
             raise
         for _, entry in shown:

@@ -32,6 +32,7 @@ class Report:
     finished: int
     memory: int
     draining: bool
+    relayed: int  # announcements made since the last report
     progress: dict[Claim, str] = field(default_factory=dict)
 
 
@@ -58,6 +59,7 @@ class Link:
             finished=budget.finished,
             memory=resident_memory(),
             draining=bool(self.worker.draining),
+            relayed=self.worker.take_relayed(),
             progress=self.worker.take_progress(),
         )
         with self.lock:

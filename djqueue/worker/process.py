@@ -25,10 +25,10 @@ from djqueue.records import Settled, Settlement
 from djqueue.states import Outcome
 
 from .board import Board, Claim
-from .budget import COROUTINES, Budget
+from .budget import COROUTINES, LOOK_AGAIN, Budget
 from .completer import Completer
 from .options import Options
-from .pulse import AWAY, Pulse, pause
+from .pulse import Pulse, pause
 from .threads import Loop, Threads
 
 logger = logging.getLogger("djqueue")
@@ -56,6 +56,7 @@ class Worker:
         self.draining = ""  # the reason
         self.deadline = math.inf  # for what runs, once we drain
         self.forced = False
+        self.relayed = 0
         self.on_drain: Callable[[], None] = lambda: None
         self.held: dict[Claim, Holding] = {}
         self.alone: Holding | None = None  # a job that once met a crash: nothing runs beside it
@@ -102,20 +103,23 @@ class Worker:
                 if not more and self.options.burst and self._is_idle():
                     return
                 failures = 0
-            except AWAY as error:
+            except Exception as error:
                 failures += 1
                 self.pulse.failed("claiming", error)
                 self.bell.wait(pause(failures))
                 continue
             if not more:
-                self.bell.wait(LONG_WAIT if listener().is_well else config().poll_interval)
+                wait = LONG_WAIT if listener().is_well else config().poll_interval
+                # What woke us may have been news of a queue that was not among those that we looked for a moment ago.
+                self.bell.wait(wait if self.budget.is_fresh else LOOK_AGAIN)
 
     def _claim(self) -> bool:
         """Claim once; True when there may be more to claim at once."""
         wants = self.budget.wants()
         if not wants:
             return False
-        jobs = claim(wants, started=False, worker=identity())
+        jobs = claim(wants, limit=self.budget.room, started=False, worker=identity())
+        self.budget.claimed()
         holdings = [self._hold(job) for job in jobs]
         known = [holding for holding in holdings if not holding.unknown]
         if any(holding.job.row.crashes for holding in known):
@@ -232,7 +236,20 @@ class Worker:
 
     def relay(self, *news: Any) -> None:
         """Announce what the supervisor has done."""
-        self.threads.submit(partial(announce.relayed, *news))
+        self.threads.submit(partial(self._announce, news))
+
+    def _announce(self, news: tuple[Any, ...]) -> None:
+        try:
+            announce.relayed(*news)
+        finally:
+            with self.budget.lock:
+                self.relayed += 1
+
+    def take_relayed(self) -> int:
+        """How many announcements were made since the last call."""
+        with self.budget.lock:
+            relayed, self.relayed = self.relayed, 0
+        return relayed
 
     def take_progress(self) -> dict[Claim, str]:
         """What tasks have told of their progress since the last call."""

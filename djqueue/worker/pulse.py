@@ -6,12 +6,13 @@ import logging
 import random
 import time
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
 logger = logging.getLogger("djqueue")
 
 # What a database that is away, or that came back as another, makes of a statement.
 AWAY = (DatabaseError, InterfaceError)
+GONE = (OperationalError, InterfaceError)
 LONGEST_PAUSE = 5.0
 
 
@@ -22,9 +23,19 @@ class Pulse:
         self.failed_at = time.monotonic()
 
     def failed(self, what: str, error: Exception) -> None:
-        """Note that a statement failed, and drop this thread's connections: the next one may succeed."""
-        self.failed_at = time.monotonic()
-        logger.warning("%s failed, trying again error=%s", what, str(error).strip().replace("\n", " "))
+        """Note that a turn of a loop failed, and drop this thread's connections: the next one may succeed.
+
+        No loop of a worker ends for an error, whatever it is: nobody would notice.
+        """
+        if isinstance(error, GONE):
+            self.failed_at = time.monotonic()
+        text = str(error).strip().replace("\n", " ")
+        unexpected = not isinstance(error, AWAY)
+        logger.log(
+            logging.ERROR if unexpected else logging.WARNING,
+            *("%s failed, trying again error=%s", what, text),
+            exc_info=error if unexpected else None,
+        )
         for connection in connections.all(initialized_only=True):
             try:
                 connection.close()

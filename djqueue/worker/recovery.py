@@ -15,7 +15,7 @@ from django.db import connections
 from djqueue.lifecycle.recover import recover
 
 from .board import Entry
-from .pulse import AWAY, Pulse, pause
+from .pulse import Pulse, pause
 
 logger = logging.getLogger("djqueue")
 
@@ -65,7 +65,7 @@ class Recovery:
                 settled = recover(claims, estate.blamed, estate.reason, crashed=estate.crashed)
                 logger.info("recovered jobs=%d blamed=%d reason=%r", settled, len(estate.blamed), estate.reason)
                 return
-            except AWAY as error:
+            except Exception as error:
                 failures += 1
                 self.pulse.failed(f"recovering {len(claims)} jobs", error)
                 time.sleep(pause(failures))

@@ -14,10 +14,12 @@ from djqueue.definitions import Definition
 from djqueue.lifecycle import promote
 from djqueue.listener import listener
 
-from .pulse import AWAY, Pulse, pause
+from .pulse import Pulse, pause
 
 # Where every commit wakes us, we do not look more often than that.
 SHORTEST = 0.01
+# What is due and was not done is locked by somebody who does it.
+IN_OTHER_HANDS = 0.05
 # Where commits wake us, this is for what went wrong unnoticed.
 LONGEST = 10.0
 
@@ -53,7 +55,7 @@ class Scheduler:
                     try:
                         wait = self._turn()
                         failures = 0
-                    except AWAY as error:
+                    except Exception as error:
                         failures += 1
                         self.pulse.failed("promoting and firing", error)
                         wait = pause(failures)
@@ -70,7 +72,8 @@ class Scheduler:
             due_in = promote.due_in()
         slot_in = self._fire()
         longest = LONGEST if listener().is_well else config().scheduler_interval
-        return max(0.0, min(longest if wait is None else wait for wait in (due_in, slot_in)))
+        wait = min([longest, *(wait for wait in (due_in, slot_in) if wait is not None)])
+        return wait if wait > 0 else IN_OTHER_HANDS
 
     def _fire(self) -> float | None:
         """Fire the schedules that are due; gives the time until the next."""

@@ -32,6 +32,7 @@ class SingleProcess:
         self.life = Life(identity(), os.getpid())
         self.upkeep = Upkeep(options, lambda: [self.worker.board], self._lives, self._tell)
         self.over = threading.Event()
+        self.signalled = False
 
     def run(self) -> int:
         """Work until told to end; gives the exit code."""
@@ -47,7 +48,7 @@ class SingleProcess:
     def stop(self, number: int = signal.SIGTERM, frame: FrameType | None = None) -> None:
         """Drain; called a second time, give up what runs."""
         # A handler interrupts this very thread, perhaps with a lock in hand: another one does what takes locks.
-        force = bool(self.worker.draining)
+        force, self.signalled = self.signalled, True
         grace = config().shutdown_grace
         act = self.worker.force if force else lambda: self.worker.drain(signal.Signals(number).name, grace)
         threading.Thread(target=act, daemon=True).start()

@@ -42,6 +42,8 @@ READY_WITHIN = 60.0
 TIMEOUT_GRACE = 3.0
 # So long after SHUTDOWN_GRACE a process that has not ended is killed.
 LAST_WORDS = 5.0
+# A board that nobody writes on costs no memory.
+SPARE_BOARDS = 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 STOPPED = "stopped"
 
@@ -53,7 +55,7 @@ class Supervisor:
         self.options = options
         self.wanted = options.processes
         # Those that drain keep their boards while their successors work.
-        count = 2 * options.processes + 2
+        count = SPARE_BOARDS * (options.processes + 1)
         self.memory = new_memory(count)
         self.boards = [Board(self.memory, number) for number in range(count)]
         self.children: list[Watched] = []
@@ -98,23 +100,18 @@ class Supervisor:
             return False
         logger.error("the tasks of the project were not imported within %d seconds, starting over", READY_WITHIN)
         os.kill(self.template.pid, signal.SIGKILL)
+        os.waitpid(self.template.pid, 0)
         return start_over()
 
     # The loop
 
     def _turn(self) -> None:
         self._start_missing()
-        waiting: list[Any] = [
-            self.template.news,
-            self.wakeup,
-            *(child.link for child in self.children if not child.link.closed),
-        ]
-        ready = multiprocessing.wait(waiting, TURN)
+        ready = multiprocessing.wait([self.template.news, self.wakeup], TURN)
         if self.wakeup in ready:
             os.read(self.wakeup, 4096)
         for child in self.children:
-            if child.link in ready:
-                self._hear(child)
+            self._hear(child)
         if self.template.news in ready:
             self._hear_template()
         self._obey_signals()
@@ -124,13 +121,17 @@ class Supervisor:
     def _start_missing(self) -> None:
         working = sum(not (child.draining or child.killed_for) for child in self.children)
         while working < self.wanted and self.boards and time.monotonic() >= self.next_fork:
-            board = self.boards.pop(0)
             try:
-                link = self.template.fork(board.number)
-            except OSError:
-                return  # it is gone, and will be noticed
-            self.children.append(Watched(board, link))
+                link = self.template.fork(self.boards[0].number)
+            except OSError as error:  # it is gone, which will be noticed, or we have too many files
+                logger.error("no process could be started error=%s", error)
+                self.next_fork = time.monotonic() + LONGEST_PAUSE
+                return
+            self.children.append(Watched(self.boards.pop(0), link, self._ring))
             working += 1
+        if working < self.wanted and not self.boards and time.monotonic() >= self.next_fork:
+            logger.error("too many processes drain, none is started processes=%d", len(self.children))
+            self.next_fork = time.monotonic() + LONGEST_PAUSE
 
     def _hear(self, child: Watched) -> None:
         for report in child.reports():
@@ -143,7 +144,8 @@ class Supervisor:
             life.draining = child.draining = child.draining or report.draining
             self.upkeep.leases.progress.update(report.progress)
             if self.options.max_memory and report.memory > self.options.max_memory and not child.draining:
-                life.draining = child.draining = child.send("drain", "it has passed --max-memory")
+                life.draining = child.draining = True
+                child.send("drain", "it has passed --max-memory")
 
     def _hear_template(self) -> None:
         try:
@@ -200,9 +202,10 @@ class Supervisor:
 
     def _bury(self, child: Watched, status: int) -> None:
         """Settle what it held, and make room for another."""
+        child.close()
         self._hear(child)
         self.children.remove(child)
-        child.link.close()
+        self.unsaid.extend(child.unanswered)
         entries = list(child.board.read())
         child.board.wipe()
         self.boards.append(child.board)
@@ -250,6 +253,7 @@ class Supervisor:
         except AWAY:
             pass  # their heartbeats stop, which says the same
         if self.lost_template and not self.signals:
+            os.waitpid(self.template.pid, 0)
             start_over()
         return 1 if len(self.signals) > 1 else 0
 
@@ -264,18 +268,21 @@ class Supervisor:
     def _tell(self, number: int, cancelled: list[Claim], lost: list[Claim]) -> None:
         for child in list(self.children):
             if child.board.number == number:
-                child.send("hear", cancelled, lost)
+                child.tell("hear", cancelled, lost)
 
     def _relay(self, *news: Any) -> None:
         self.unsaid.append(news)
+        self._ring()
+
+    def _ring(self) -> None:
         with suppress(BlockingIOError):
             os.write(self.bell, b"x")
 
     def _say(self) -> None:
         """Have announcements made by a worker process, which has the project's receivers."""
         for child in self.children:
-            while child.life and not child.draining and self.unsaid and child.send("relay", *self.unsaid[0]):
-                self.unsaid.popleft()
+            while child.life and not child.draining and self.unsaid:
+                child.relay(self.unsaid.popleft())
 
 
 def listen_to_signals(received: list[int]) -> tuple[int, int]:

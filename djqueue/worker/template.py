@@ -164,6 +164,7 @@ def _fork(number: int, link: int, work: Work, ours: list[Any]) -> int:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         die_with_parent(template)
+        os.set_inheritable(link, False)
         for end in ours:
             os.close(end) if isinstance(end, int) else end.close()
         _end_after(lambda: work(number, Connection(link)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 
-from django.db import connections
+from django.db import close_old_connections, connections
 
 from djqueue import registry
 from djqueue.conf import config
@@ -21,6 +23,9 @@ from djqueue.records import Settlement
 from . import executor
 from .timeouts import Slot, Timeouts
 
+logger = logging.getLogger("djqueue")
+
+LAST_ANNOUNCEMENTS = 5.0  # seconds for them at the end
 BLOCKED_AFTER = 0.5  # seconds in which a loop answers that is not held up
 
 Started = Callable[[Holding, float | None], None]
@@ -77,8 +82,9 @@ class Threads:
     def stop(self) -> None:
         for _ in self.threads:
             self.inbox.put(None)
+        deadline = time.monotonic() + LAST_ANNOUNCEMENTS
         for thread in self.threads:
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
         self.timeouts.stop()
 
     def _run(self) -> None:
@@ -89,21 +95,28 @@ class Threads:
                 if isinstance(work, Holding):
                     self._run_job(work, slot)
                 else:
-                    work()
+                    self._announce(work)
         finally:
             connections.close_all()
 
+    def _announce(self, work: Callable[[], None]) -> None:
+        close_old_connections()
+        try:
+            work()
+        except BaseException:  # what a receiver raises, SystemExit too, is not the end of this thread
+            logger.exception("announcing failed")
+
     def _run_job(self, holding: Holding, slot: Slot) -> None:
-        timeout = timeout_of(holding.job)
-        self.started(holding, timeout)
         settlement: Settlement | None = None
         try:
+            timeout = timeout_of(holding.job)
+            self.started(holding, timeout)
             with self.timeouts.limit(slot, timeout, self.injured):
                 settlement = executor.execute(holding)
-        except TaskTimeout as error:
-            # It was raised between the end of the task and the end of the limit.
+        except BaseException as error:
+            # A timeout that was raised after the end of the task, or something that should not happen: whatever it is,
+            # a job without an outcome would be held for ever.
             settlement = settlement or settle.nack(holding.job, error)
-        assert settlement is not None
         self.report(holding, settlement)
 
 
@@ -116,6 +129,7 @@ class Loop:
         self.bound = bound
         self.loop = asyncio.new_event_loop()
         self.tasks: dict[Holding, asyncio.Task[None]] = {}
+        self.stopping = False
         self.thread = threading.Thread(target=self._run, name="djqueue-loop", daemon=True)
 
     def start(self) -> None:
@@ -140,17 +154,22 @@ class Loop:
     async def _take_back(self) -> list[Holding]:
         unstarted = [holding for holding in self.tasks if not holding.started]
         for holding in unstarted:
-            self.tasks[holding].cancel()
+            self.tasks.pop(holding).cancel()
         return unstarted
 
     def stop(self) -> None:
+        self.stopping = True
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
+        self.thread.join(LAST_ANNOUNCEMENTS)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.slots = asyncio.Semaphore(self.bound)
-        self.loop.run_forever()
+        while not self.stopping:
+            try:
+                self.loop.run_forever()
+            except BaseException:  # SystemExit and KeyboardInterrupt of a task's own tasks come up here
+                logger.exception("the event loop was stopped by a task, and goes on")
         self.loop.close()
 
     def _begin(self, holding: Holding) -> None:
@@ -162,15 +181,28 @@ class Loop:
 
     async def _run_job(self, holding: Holding) -> None:
         async with self.slots:
-            timeout = timeout_of(holding.job)
-            self.started(holding, timeout)
+            settlement: Settlement | None = None
             try:
-                async with asyncio.timeout(timeout) as limit:
-                    settlement = await executor.aexecute(holding)
-                if limit.expired():
-                    settlement = settle.nack(holding.job, TaskTimeout("ran past its timeout"))
-            except TimeoutError:
-                settlement = settle.nack(holding.job, TaskTimeout("ran past its timeout"))
+                settlement = await self._execute(holding)
+            except BaseException as error:
+                # A cancel that came beside the task's own code, or something that should not happen: whatever it is, a
+                # job without an outcome would be held for ever.
+                cancelled = isinstance(error, asyncio.CancelledError) and holding.cancel_requested
+                settlement = settle.cancel(holding.job) if cancelled else settle.nack(holding.job, error)
             finally:
                 self.tasks.pop(holding, None)
         self.report(holding, settlement)
+
+    async def _execute(self, holding: Holding) -> Settlement:
+        timeout = timeout_of(holding.job)
+        self.started(holding, timeout)
+        if holding.cancel_requested and not holding.job.cancel_requested:  # it came while this waited for its place
+            return settle.cancel(holding.job)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                settlement = await executor.aexecute(holding)
+            if not limit.expired():
+                return settlement
+        except TimeoutError:
+            pass
+        return settle.nack(holding.job, TaskTimeout("ran past its timeout"))

@@ -369,7 +369,7 @@ def test_a_limit_bounds_one_call(database):
 
 def test_a_herd_fires_in_batches(database):
     now = database_now()
-    made = ScheduleFactory.build_batch(250, next_at=now, args=[1])
+    made = ScheduleFactory.build_batch(250, cron="", every=3600, next_at=now, args=[1])
     rows(Schedule).bulk_create(made)
     with statements_sent() as sent:
         assert maintenance.fire_schedules() == 250

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
@@ -65,6 +66,10 @@ def raise_it(name: str) -> None:
             sys.exit(3)
         case "interrupt":
             raise KeyboardInterrupt
+        case "snooze into the past":
+            raise djqueue.Snooze(-1)
+        case "retry nonsense":
+            raise djqueue.Retry(delay="60")
 
 
 @djqueue.task
@@ -248,6 +253,28 @@ def snooze_once() -> str:
     if kv.compare_and_set(f"snoozed/{job.id}", None, True):
         raise djqueue.Snooze(0.5)
     return "woke"
+
+
+@djqueue.task
+async def exit_in_a_task_of_its_own() -> str:
+    async def leave() -> None:
+        sys.exit(1)
+
+    leaving = asyncio.create_task(leave())
+    await asyncio.sleep(0.2)
+    return "stayed" if leaving.done() else "too early"
+
+
+@djqueue.task
+def fork_and_terminate() -> int | None:
+    """A process of the task's own, which ends when it is told to."""
+    begun, tell = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=lambda: (tell.send(True), time.sleep(30)))
+    process.start()
+    begun.recv()
+    process.terminate()
+    process.join(10)
+    return process.exitcode
 
 
 @djqueue.task

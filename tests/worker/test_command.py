@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connections
 
 import djqueue
 from djqueue import call
@@ -106,7 +107,9 @@ def test_schedules_of_code_and_of_the_table_fire(database, site, tmp_path, proce
     module.write_text(
         "import djqueue\n\n@djqueue.task(name='tick', queue='ticks', max_attempts=7)\ndef tick():\n"
         "    job = djqueue.current_job()\n    return [job.schedule, job.slot.isoformat()]\n\n"
-        "djqueue.schedule('every-second', task=tick, every=1)\n"
+        "djqueue.schedule('every-second', task=tick, every=1)\n\n"
+        "def hear(id, **kwargs):\n    djqueue.kv.set(f'heard/{id}', True)\n\n"
+        "djqueue.signals.job_queued.connect(hear)\n"
     )
     worker = site.start(
         "--processes", str(processes), env={"PYTHONPATH": f"{tmp_path}:.", "DJQUEUE_TEST_APP": "scheduled"}
@@ -119,8 +122,40 @@ def test_schedules_of_code_and_of_the_table_fire(database, site, tmp_path, proce
     done = rows(DoneJob).filter(schedule="every-second")
     assert {(job.queue, job.max_attempts, job.result[0]) for job in done} == {("ticks", 7, "every-second")}
     assert [worker.events()["queued", str(job.id), 0] for job in done] == [1] * len(done)
+    assert all(djqueue.kv.get(f"heard/{job.id}") for job in done), "a receiver that only the tasks module connects"
     slots = [job.slot for job in done.order_by("slot")]
     assert {(later - earlier).total_seconds() for earlier, later in pairwise(slots)} <= {1.0}
+
+
+@pytest.mark.databases("postgresql")
+def test_a_process_that_a_task_forks_is_its_own(database, site):
+    worker = site.start_ready()
+    before = worker.workers()
+    assert tasks.fork_and_terminate.enqueue().wait(30).record.result == -signal.SIGTERM
+    assert tasks.double.enqueue(4).wait(30).completed
+    assert "draining" not in worker.log()
+    assert worker.workers() == before
+
+
+@pytest.mark.databases("postgresql_pool")
+def test_a_pool_does_not_run_dry(database, site):
+    handles = tasks.leave_a_transaction_open.enqueue_many([call() for _ in range(60)])
+    worker = site.start_ready()
+    assert {handle.wait(60).record.status for handle in handles} == {"done"}
+    assert worker.stop() == 0
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_worker_that_waits_for_its_tables_can_be_stopped(database, site, processes):
+    with connections[database].cursor() as cursor:
+        cursor.execute("ALTER TABLE djqueue_job RENAME TO djqueue_job_later")
+        try:
+            worker = site.start("--processes", str(processes))
+            worker.says("waiting for manage.py migrate")
+            assert worker.stop() == 0
+        finally:
+            cursor.execute("ALTER TABLE djqueue_job_later RENAME TO djqueue_job")
 
 
 @pytest.mark.databases("postgresql")

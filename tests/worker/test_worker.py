@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -27,16 +28,25 @@ def burst(**options) -> int:
     return SingleProcess(Options(burst=True, **options)).run()
 
 
-@pytest.fixture
-def working(database):
+@contextmanager
+def running(options: Options):
     """A worker beside the test."""
-    worker = SingleProcess(Options(threads=2))
+    worker = SingleProcess(options)
     thread = threading.Thread(target=worker.run)
     thread.start()
-    yield worker
-    worker.stop()
-    thread.join(30)
+    try:
+        yield worker
+    finally:
+        if not worker.signalled:
+            worker.stop()
+        thread.join(30)
     assert not thread.is_alive()
+
+
+@pytest.fixture
+def working(database):
+    with running(Options(threads=2)) as worker:
+        yield worker
 
 
 def test_jobs_of_every_kind_run_to_their_ends(database):
@@ -70,6 +80,8 @@ def test_failures_are_retried_and_their_errors_kept(database):
         ("cancelled", "cancelled", 1, ""),
         ("exit", "dead", 2, "3"),
         ("interrupt", "dead", 2, "KeyboardInterrupt"),
+        ("snooze into the past", "dead", 2, "delay must be between 0 seconds and 100 years, not -1.0"),
+        ("retry nonsense", "dead", 2, "delay must be seconds or a timedelta, not str"),
     ],
 )
 def test_what_a_task_raises_steers_its_job(database, name, status, attempts, error):
@@ -281,3 +293,68 @@ def test_a_job_that_met_a_crash_runs_alone(database):
     assert [handle.job().result for handle in alone] == [1, 1, 1]
     assert {handle.status() for handle in others} == {"done"}
     assert {handle.job().attempts for handle in [*alone, *others]} == {1}
+
+
+def test_a_task_that_leaves_the_event_loop_does_not_stop_it(database):
+    handles = [tasks.exit_in_a_task_of_its_own.enqueue(), tasks.adouble.using(delay=0.5).enqueue(4)]
+    burst()
+    with running(Options()):
+        results = [handle.wait(20).record.result for handle in handles]
+    assert results == ["stayed", 8]
+
+
+def test_a_coroutine_that_is_cancelled_before_its_first_line_ends_as_cancelled(database, heard):  # noqa: F811
+    """While a receiver of job_started is at work."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def receive(**kwargs):
+        begun.set()
+        go_on.wait(20)
+
+    djqueue.signals.job_started.connect(receive)
+    try:
+        with running(Options()):
+            handle = tasks.asleep.enqueue(60)
+            assert begun.wait(20)
+            handle.cancel()
+            time.sleep(1.0)  # until the request has come through; nothing tells of that
+            go_on.set()
+            eventually(lambda: handle.status() == "cancelled")
+    finally:
+        djqueue.signals.job_started.disconnect(receive)
+
+
+def test_a_preferred_queue_of_long_jobs_does_not_starve_the_other(database):
+    """One place at a time, and yet the other has its turns."""
+    first = tasks.sleep.using(queue="first").enqueue_many([call(0.1) for _ in range(30)])
+    other = tasks.sleep.using(queue="other").enqueue_many([call(0.1) for _ in range(3)])
+    burst(queues={"first": None, "other": None}, threads=1)
+    ends = sorted([*first, *other], key=lambda handle: handle.job().completed_at)
+    assert max(ends.index(handle) for handle in other) < 30
+
+
+def test_a_queue_whose_permits_are_taken_does_not_stand_in_the_way(database):
+    with running(Options(queues={"narrow": 1, "wide": None}, threads=2)):
+        narrow = tasks.sleep.using(queue="narrow").enqueue_many([call(3) for _ in range(2)])
+        eventually(lambda: live(narrow[0].id).status == "claimed")
+        wide = tasks.double.using(queue="wide").enqueue_many([call(n) for n in range(8)])
+        for handle in wide:
+            assert handle.wait(2).completed
+        assert [handle.status() for handle in narrow] == ["claimed", "pending"]
+
+
+def test_coroutines_run_while_all_threads_are_busy(database):
+    with running(Options(threads=1)):
+        busy = tasks.sleep.enqueue(4)
+        eventually(lambda: live(busy.id).status == "claimed")
+        assert tasks.asleep.using(queue="coroutines").enqueue(0.01).wait(3).completed
+        assert busy.status() == "claimed"
+
+
+def test_the_first_signal_during_another_drain_does_not_force(database):
+    with running(Options(threads=1, max_jobs=1)) as worker:
+        handle = tasks.sleep.enqueue(1)
+        eventually(lambda: worker.worker.budget.running)
+        worker.worker.drain("it has passed --max-memory")
+        worker.stop()
+    assert (handle.status(), worker.worker.forced) == ("done", False)

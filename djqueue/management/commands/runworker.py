@@ -24,6 +24,7 @@ from djqueue.worker.single import SingleProcess
 from djqueue.worker.supervisor import Supervisor
 from djqueue.worker.template import check_project
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 CAN_FORK = hasattr(os, "fork")
 MEGABYTE = 1024 * 1024
@@ -69,19 +70,16 @@ class Command(BaseCommand):
             reload.run()
         reload.end_with_reloader()
         databases.prepare()
-        try:
-            sys.exit(self.run_worker(options))
-        except KeyboardInterrupt:  # before there was anything to drain
-            sys.exit(0)
+        sys.exit(self.run_worker(options))
 
     def run_worker(self, options: Options) -> int:
         if options.processes:
             return Supervisor(options).run(lambda: self.prepare(options))
         check_project()
-        worker = SingleProcess(options)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, worker.stop)
         self.prepare(options)
+        worker = SingleProcess(options)
+        for number in SIGNALS:
+            signal.signal(number, worker.stop)
         return worker.run()
 
     def read_options(self, given: dict[str, Any]) -> Options:
@@ -118,8 +116,11 @@ class Command(BaseCommand):
             logger.addHandler(handler)
 
     def prepare(self, options: Options) -> None:
+        for number in SIGNALS:  # there is nothing to drain yet
+            signal.signal(number, lambda *_: sys.exit(0))
         self.wait_for_tables()
         self.print_banner(options)
+        connections.close_all()
 
     def wait_for_tables(self) -> None:
         """A worker may be started before its database, and before the migrations of its release have run."""

@@ -85,7 +85,7 @@ def settle_sql(*, reaping: bool, notify: bool, varying: tuple[str, ...]) -> str:
             started = false,
             returns = j.returns + (h.verdict = 'reap' AND h.outcome = 'released')::int,
             crashes = CASE WHEN h.crashed THEN j.crashes + 1
-                           WHEN h.verdict IN ('nack', 'snooze') THEN 0 ELSE j.crashes END,
+                           WHEN h.verdict IN ('nack', 'snooze') AND NOT h.unknown THEN 0 ELSE j.crashes END,
             unknown_since = CASE WHEN h.unknown THEN COALESCE(j.unknown_since, statement_timestamp())
                                  WHEN h.outcome = 'released' THEN j.unknown_since END,
             failed_at = CASE WHEN h.outcome = 'retrying' THEN statement_timestamp() ELSE j.failed_at END,
