@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.models import DELETION
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -22,7 +22,8 @@ from djqueue.lifecycle.enqueue import encode_kv
 from djqueue.models import KV
 
 from . import display
-from .actions import Act, ActingAdmin, Fate
+from .actions import Act, Fate
+from .editing import EditingAdmin
 from .filters import storable
 from .forms import JSONText
 
@@ -43,8 +44,11 @@ DELETE = Act(
 )
 
 
-class Conflict(Exception):
+class Conflict(DjqueueError):
     """The entry was changed between the check and the write."""
+
+    def __init__(self) -> None:
+        super().__init__(gettext("somebody has changed this entry at this very moment"))
 
 
 class KVForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -86,7 +90,7 @@ class KVForm(forms.ModelForm):  # type: ignore[type-arg]
         """Done above, in the queue's database."""
 
 
-class KVAdmin(ActingAdmin):
+class KVAdmin(EditingAdmin):
     form = KVForm
     ordering = ("key",)
     list_display = ("key_column", "value_column", "updated_column", "expires_column")
@@ -97,15 +101,6 @@ class KVAdmin(ActingAdmin):
     fields = ("key", "content", "seen", "updated_at", "expires_at")
     actions = ("delete",)
     act_fields = ("key",)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return self.has_own_permission(request, "add")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_own_permission(request, "change")
-
-    def has_discard_permission(self, request: HttpRequest) -> bool:
-        return self.has_own_permission(request, "delete")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         if obj is None:
@@ -124,20 +119,6 @@ class KVAdmin(ActingAdmin):
         if not storable(search_term):
             return queryset.none(), False
         return (queryset.filter(key__startswith=search_term) if search_term else queryset), False
-
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
-        try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
-        except Conflict:
-            text = gettext("Somebody has changed this entry at this very moment: nothing was written.")
-            self.message_user(request, text, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: KV, form: Any, change: bool) -> None:
         """Only over what the form has seen; the expiry stays."""

@@ -7,18 +7,18 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from djqueue import masking, schedules
-from djqueue.exceptions import DjqueueError
 from djqueue.models import Job, Schedule
 from djqueue.sql import statements
 
 from . import display
-from .actions import Act, ActingAdmin, Tally
+from .actions import Act, Tally
+from .editing import EditingAdmin
 from .schedule_acts import DELETE, DISABLE, ENABLE, REFUSALS, RUN_NOW
 from .schedule_form import ScheduleForm
 
@@ -41,7 +41,7 @@ SHOWN_RULE: Sections = [
 STATE = ("problem", "next_at", "last_at", "last_job", "from_code", "removed_from_code", "created_at", "updated_at")
 
 
-class ScheduleAdmin(ActingAdmin):
+class ScheduleAdmin(EditingAdmin):
     form = ScheduleForm
     ordering = ("name",)
     list_display = (
@@ -58,18 +58,8 @@ class ScheduleAdmin(ActingAdmin):
     act_fields = ("name", "enabled", "problem", "next_at")
     action_batch = 50  # each row is a transaction of its own
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return self.has_own_permission(request, "add")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_own_permission(request, "change")
-
     def has_run_permission(self, request: HttpRequest) -> bool:
         return self.has_own_permission(request, "run")
-
-    def has_discard_permission(self, request: HttpRequest) -> bool:
-        """Django's own permission; its own delete views stay closed, because they know nothing of the API."""
-        return self.has_own_permission(request, "delete")
 
     # The page of one schedule
 
@@ -90,20 +80,6 @@ class ScheduleAdmin(ActingAdmin):
             return ("name", *STATE)
         shown = [name for _title, section in SHOWN_RULE for name in section["fields"]]
         return ("name", *shown, *STATE, "args", "kwargs")  # the form must not have these two: a page shows them masked
-
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
-        try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
-        except DjqueueError as error:  # what was right when the form was checked is not any more
-            text = gettext("Nothing was written: %(problem)s") % {"problem": error}
-            self.message_user(request, text, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
         """By the API: it locks the row, which workers write too, and finds the next slot."""
