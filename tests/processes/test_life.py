@@ -10,7 +10,7 @@ import pytest
 
 import djqueue
 from djqueue import call, kv
-from djqueue.models import DoneJob, Job, Worker
+from djqueue.models import DoneJob, Job
 from tests import postgres
 from tests.tools import eventually, live, rows
 from tests.worker import tasks
@@ -67,7 +67,7 @@ def test_a_deploy_gives_back_what_was_prefetched_within_a_second(database, site)
     assert all(handle.job().worker_ids == [] for handle in held)
 
 
-@pytest.mark.skipif("not __import__('tests.postgres').postgres.is_ours()", reason="restarts a server of its own")
+@pytest.mark.skipif(not postgres.is_ours(), reason="restarts the server: unset DATABASE_URL")
 def test_the_database_is_restarted_five_times_under_load(database, site):
     handles = tasks.sleep.enqueue_many([call(0.005) for _ in range(4000)])
     worker = site.start("--threads", "4", "--processes", "2")
@@ -91,7 +91,7 @@ def count_done() -> int:
         return -1
 
 
-@pytest.mark.skipif("not __import__('tests.postgres').postgres.is_ours()", reason="restarts a server of its own")
+@pytest.mark.skipif(not postgres.is_ours(), reason="restarts the server: unset DATABASE_URL")
 def test_after_an_outage_the_living_renew_before_anybody_reaps(database, site):
     """The outage is longer than the lease; nobody's job is taken."""
     handle = tasks.sleep.using(lease=2).enqueue(10)
@@ -200,11 +200,9 @@ def test_a_project_that_hangs_in_its_import_is_started_over(database, site, tmp_
     assert tasks.double.enqueue(4).wait(60).record.result == 8
 
 
+@pytest.mark.skipif(not postgres.is_ours(), reason="stops the server: unset DATABASE_URL")
 def test_a_worker_stops_when_signalled_while_the_database_is_away(database, site):
     worker = site.start_ready()
-    rows(Worker).all().delete()
-    if not postgres.is_ours():
-        pytest.skip("stops a server of its own")
     postgres.stop()
     try:
         worker.process.send_signal(signal.SIGTERM)
