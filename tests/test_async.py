@@ -12,6 +12,7 @@ from django.db import transaction
 
 import djqueue
 from djqueue import call, handle, kv, maintenance, schedules
+from djqueue.lifecycle.wait import _wait_for
 from djqueue.models import Job
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory
@@ -179,3 +180,21 @@ def test_twins_share_the_thread_of_synchronous_code(database):
         if database != "sqlite":
             assert in_thread(djqueue.get_job, row.pk).status == "dead"
     assert claim_one().id == row.pk
+
+
+@pytest.mark.parametrize("ticks", range(5))
+def test_a_cancel_that_meets_the_bell_is_not_lost(ticks):
+    """However far the bell's own waking has come."""
+
+    async def scene() -> None:
+        bell = asyncio.Event()
+        waiting = asyncio.create_task(_wait_for(bell, 30))
+        await asyncio.sleep(0.01)
+        bell.set()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        if waiting.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(scene())

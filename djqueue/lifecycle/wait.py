@@ -123,7 +123,8 @@ def _async_bell() -> Iterator[tuple[asyncio.Event, Callable[[], None]]]:
 
 async def _wait_for(bell: asyncio.Event, timeout: float | None) -> None:
     try:
-        await asyncio.wait_for(bell.wait(), timeout)
+        async with asyncio.timeout(timeout):  # wait_for of Python 3.11 loses a cancel that comes together with the bell
+            await bell.wait()
     except TimeoutError:
         pass  # the caller looks at its deadline
     bell.clear()
