@@ -87,9 +87,8 @@ def check_project() -> None:
     """Import the tasks, and see whether anything is wrong with them; says so and ends the process if it is."""
     registry.discover()
     # Only our own: others may ask a database, which need not be there yet.
-    serious = [
-        message for message in run_checks(tags=["djqueue"]) if message.is_serious() and not message.is_silenced()
-    ]
+    messages = run_checks(tags=["djqueue"])
+    serious = [message for message in messages if message.is_serious() and not message.is_silenced()]
     if serious:
         for message in serious:
             sys.stderr.write(f"{message}\n")
