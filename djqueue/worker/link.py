@@ -46,7 +46,7 @@ class Link:
         self.thread = threading.Thread(target=self._serve, name="djqueue-link", daemon=True)
 
     def start(self) -> None:
-        self.worker.on_drain = self.report
+        self.worker.on_news = self.report
         self.thread.start()
 
     def report(self) -> None:

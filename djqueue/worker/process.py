@@ -57,7 +57,7 @@ class Worker:
         self.deadline = math.inf  # for what runs, once we drain
         self.forced = False
         self.relayed = 0
-        self.on_drain: Callable[[], None] = lambda: None
+        self.on_news: Callable[[], None] = lambda: None
         self.held: dict[Claim, Holding] = {}
         self.alone: Holding | None = None  # a job that once met a crash: nothing runs beside it
         self.budget = Budget(options)
@@ -83,7 +83,7 @@ class Worker:
         if not self.draining:
             self.draining = reason
             logger.info("draining worker=%s reason=%r running=%d", identity(), reason, self.budget.running)
-            self.on_drain()
+            self.on_news()
         self.bell.set()
 
     def force(self) -> None:
@@ -244,6 +244,7 @@ class Worker:
         finally:
             with self.budget.lock:
                 self.relayed += 1
+            self.on_news()  # at once: if we die first, another process announces it again
 
     def take_relayed(self) -> int:
         """How many announcements were made since the last call."""
