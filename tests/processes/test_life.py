@@ -59,7 +59,7 @@ def test_a_deploy_gives_back_what_was_prefetched_within_a_second(database, site)
     running = tasks.sleep.using(queue="work", priority=1).enqueue(3)
     held = tasks.double.using(queue="work").enqueue_many([call(n) for n in range(20)])
     djqueue.Queue("work").resume()
-    eventually(lambda: rows(Job).filter(status="claimed").count() == 21, 30)
+    eventually(lambda: rows(Job).filter(status="claimed").count() == 21 and live(running.id).started, 30)
     worker.process.terminate()
     eventually(lambda: rows(Job).filter(status="pending", attempts=0).count() == 20, 1)
     assert worker.process.wait(60) == 0
