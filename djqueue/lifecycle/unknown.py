@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NO_TASK = "no task registered"
 FIRST, LAST = 1.0, 60.0
+# Where there are many, moving them to and fro every second would cost the others more than they gain by it.
+FIRST_OF_MANY = 10.0
 # How far the queue is looked through for more of their kind.
 AHEAD = 5000
 
@@ -36,7 +38,7 @@ def put_back(queue: str, tasks: Collection[str]) -> int:
     """
     put = 0
     while True:
-        found = statements().put_back(queue, sorted(tasks), AHEAD, FIRST, LAST, config().unknown_task_grace)
+        found = statements().put_back(queue, sorted(tasks), AHEAD, FIRST_OF_MANY, LAST, config().unknown_task_grace)
         put += found
         if found < AHEAD // 2:
             return put
