@@ -286,6 +286,6 @@ class Worker:
         self._give_back(left)
         self.completer.close(LAST_FLUSH)
         if not left:
-            self.threads.stop()
+            self.threads.stop(max(1.0, min(config().shutdown_grace, self.deadline - time.monotonic())))
             self.loop.stop()
         connections.close_all()

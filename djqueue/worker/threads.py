@@ -25,7 +25,6 @@ from .timeouts import Slot, Timeouts
 
 logger = logging.getLogger("djqueue")
 
-LAST_ANNOUNCEMENTS = 5.0  # seconds for them at the end
 BLOCKED_AFTER = 0.5  # seconds in which a loop answers that is not held up
 
 Started = Callable[[Holding, float | None], None]
@@ -79,10 +78,11 @@ class Threads:
                 self.inbox.put(work)
         return unstarted
 
-    def stop(self) -> None:
+    def stop(self, within: float) -> None:
+        """End when all announcements are made, or after so many seconds: a receiver may never return."""
         for _ in self.threads:
             self.inbox.put(None)
-        deadline = time.monotonic() + LAST_ANNOUNCEMENTS
+        deadline = time.monotonic() + within
         for thread in self.threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self.timeouts.stop()
@@ -160,7 +160,7 @@ class Loop:
     def stop(self) -> None:
         self.stopping = True
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(LAST_ANNOUNCEMENTS)
+        self.thread.join(BLOCKED_AFTER)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -1,7 +1,7 @@
 """`manage.py runworker` on a test database: `python -m tests.worker.main ALIAS NAME [arguments …]`.
 
 DJQUEUE_TEST_OPTIONS is more of DJQUEUE, as JSON; DJQUEUE_TEST_EVENTS a file that gets a line for every signal,
-after DJQUEUE_TEST_SLOW seconds.
+job_completed after DJQUEUE_TEST_SLOW seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def write_events(path: str) -> None:
 
     def receiver(event: str):
         def receive(id, attempt, **kwargs):  # noqa: A002
-            if "DJQUEUE_TEST_SLOW" in os.environ:
+            if "DJQUEUE_TEST_SLOW" in os.environ and event == "completed":
                 time.sleep(float(os.environ["DJQUEUE_TEST_SLOW"]))
             os.write(file, f"{event} {id} {attempt} {os.getpid()}\n".encode())
 

@@ -158,8 +158,6 @@ def do_harm(what: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "exit":
             os._exit(3)
-        case "hold the interpreter":
-            ctypes.PyDLL(None).sleep(60)
 
 
 @djqueue.task
