@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from typing import Any
 
 from djqueue.masking import hide
 from djqueue.payload import safe_text
+
+# Python 3.11 parses source lines for a traceback, and two threads that do so at once can meet a SystemError.
+_formatting = threading.RLock()
 
 MAX_NAME = 500
 MAX_MESSAGE = 2_000
@@ -57,11 +61,12 @@ def describe(error: BaseException | str, secrets: Sequence[str] = ()) -> Failure
         message = f"<{kind.__name__} whose __str__ raised {type(broken).__name__}>"
     if not isinstance(error, BaseException):
         return Failure(safe_text(hide(message, secrets), MAX_MESSAGE))
-    try:
-        lines = traceback.format_exception(kind, error, error.__traceback__)
-    except BaseException:
-        # The traceback alone calls nothing of the exception's own.
-        lines = [*traceback.format_tb(error.__traceback__), f"{kind.__name__}: {message}\n"]
+    with _formatting:
+        try:
+            lines = traceback.format_exception(kind, error, error.__traceback__)
+        except BaseException:
+            # The traceback alone calls nothing of the exception's own.
+            lines = [*traceback.format_tb(error.__traceback__), f"{kind.__name__}: {message}\n"]
     return Failure(
         safe_text(hide(message, secrets) or kind.__name__, MAX_MESSAGE),
         safe_text(f"{kind.__module__}.{kind.__qualname__}", MAX_NAME),
