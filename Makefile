@@ -1,9 +1,10 @@
 # Every target does its own set-up in a local virtual environment; all it needs is Python 3.11 or newer.
 PYTHON ?= python3
 VENV ?= .venv
-# The Django to test against, such as "Django>=6.1,<6.2"; the newest that this Python takes by default.
+# The Django to test against, such as "Django>=6.1,<6.2"; by default, the newest that supports this Python.
 DJANGO ?= Django
 PYTEST_ARGS ?=
+PROCESS_TESTS ?= tests/processes
 
 BIN = $(VENV)/bin
 EXTRAS = dev$(if $(DJQUEUE_TEST_MYSQL_URL),$(comma)mysql)
@@ -14,11 +15,11 @@ READY_BROWSER = $(VENV)/.ready-browser
 
 .PHONY: test test-processes test-browser demo lint benchmark clean
 
-test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB where DJQUEUE_TEST_MYSQL_URL names one
+test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB if DJQUEUE_TEST_MYSQL_URL is set
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-processes: $(READY)  ## the long tests, which start, kill and stop real workers
-	$(BIN)/python -m pytest -m processes tests/processes $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m processes $(PROCESS_TESTS) $(PYTEST_ARGS)
 
 test-browser: $(READY_BROWSER)  ## the admin in Chromium, with a worker; screenshots in tests/screenshots
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
@@ -37,6 +38,7 @@ lint: $(READY)  ## style, types, import contracts, migrations
 benchmark: $(READY)  ## the worker; enqueues, claims, settlements and the admin beside a million rows; on a PostgreSQL of its own
 	$(BIN)/python -m benchmarks.worker
 	$(BIN)/python -m benchmarks.pickup
+	$(BIN)/python -m benchmarks.statistics
 	$(BIN)/python -m benchmarks.enqueue
 	$(BIN)/python -m benchmarks.depth
 	$(BIN)/python -m benchmarks.admin

@@ -1,9 +1,9 @@
-"""Is the admin quick beside a million rows? Opens every list, filter and search, and the pages of jobs, with 1,000,000
-pending and 1,000,000 dead jobs, and prints what each took and how many queries it made.
+"""Measure the admin with a million rows: open every list, filter and search, and the pages of jobs, with 1,000,000
+pending and 1,000,000 dead jobs, and print the time and the number of queries of each.
 
     python -m benchmarks.admin [--rows 1000000] [--most 1.0]
 
-Fails when a page takes longer than `--most` seconds, at the median of three.
+Exit with an error if the median of three runs of a page is longer than `--most` seconds.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PAGES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--most", type=float, default=1.0, help="seconds")
+    parser.add_argument("--most", type=float, default=1.0, help="maximum time of a page in seconds")
     options = parser.parse_args()
     set_up()
     fill_tables(options.rows)
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def set_up() -> None:
-    """One migrated database of our own, with the admin and tasks that have signatures."""
+    """Configure Django with one migrated database, the admin, and tasks with signatures."""
     import django
     from django.conf import settings
     from django.core.management import call_command

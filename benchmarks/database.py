@@ -1,4 +1,4 @@
-"""A database for a benchmark: DATABASE_URL, or a PostgreSQL of its own that goes when the benchmark ends."""
+"""The database of a benchmark: DATABASE_URL, or a temporary PostgreSQL that is removed at the end."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Is a claim flat at any depth? Claims and settles ten jobs a hundred times beside an empty table, then beside a
-million pending, future, finished and paused rows and rows in 100 queues, with fresh and with stale statistics.
+"""Measure whether claims slow down with the number of rows: claim and settle ten jobs a hundred times with an empty
+table, then with a million pending, future, finished and paused rows and rows in 100 queues, with fresh and with stale
+statistics.
 
     python -m benchmarks.depth [--rows 1000000]
 
-Prints the median and the 99th percentile of each, their ratio to the empty table, and the pages that a claim touched.
+Print the median and the 99th percentile of each, the ratio to the empty table, and the pages that a claim read.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def pages_of_a_claim() -> int:
 
     from django.db import connection
 
-    from djqueue.sql.pg.claim import CLAIM
+    from djqueue.sql.postgresql.claim import CLAIM
 
     with connection.cursor() as cursor:
         cursor.execute(

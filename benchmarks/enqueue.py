@@ -1,5 +1,5 @@
-"""How fast are jobs created? `enqueue_many` beside a bare COPY of the same rows, and single enqueues beside a bare
-INSERT, with NOTIFY on and off, alone and from several threads.
+"""Measure how fast jobs are created: compare `enqueue_many` with a plain COPY of the same rows, and single enqueues
+with a plain INSERT, with NOTIFY on and off, from one thread and from several.
 
     python -m benchmarks.enqueue [--jobs 50000] [--threads 8]
 """
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
-    """Jobs per second, the best of three."""
+    """Return jobs per second, the best of three runs."""
     from django.db import connection
 
     best = float("inf")
@@ -78,7 +78,7 @@ def spread(threads: int, each: int, enqueue: Callable[[int], object]) -> None:
 def values(n: int) -> list[object]:
     from django.utils import timezone
 
-    from djqueue.uuid7 import uuid7
+    from djqueue.core.uuid7 import uuid7
 
     now = timezone.now()
     return [uuid7(), "bench.nothing", "default", 1000, json.dumps([n]), "{}", "{}", 3, now, now, "pending"]

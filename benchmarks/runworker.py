@@ -1,6 +1,7 @@
 """`manage.py runworker` for benchmarks: `python -m benchmarks.runworker [arguments …]`, on DATABASE_URL.
 
-DJQUEUE is read from the environment as JSON; a byte is added to the file BENCHMARK_STATEMENTS for every statement.
+DJQUEUE is read from the environment as JSON. Each statement appends one byte to the file BENCHMARK_STATEMENTS; for a
+claim, the byte is "c".
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def count_statements(path: str) -> None:
     counter = os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def count(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        os.write(counter, b"x")
+        os.write(counter, b"c" if "WITH asked" in sql else b"x")
         return execute(sql, params, many, context)
 
     def begin(connection: Any, **kwargs: Any) -> None:

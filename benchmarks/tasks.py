@@ -1,4 +1,4 @@
-"""What benchmarks run."""
+"""The tasks of the benchmarks."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def nothing(n: int = 0) -> None: ...
 
 @djqueue.task
 def clock() -> float:
-    """When its first line ran, by the clock that all processes of a machine share."""
+    """Return when the first line ran, by the clock that all processes of a machine share."""
     return time.monotonic()

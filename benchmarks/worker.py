@@ -1,4 +1,4 @@
-"""How fast does one worker process drain no-op jobs? Beside a bare hand-written loop, in the same run.
+"""Measure how fast one worker process drains no-op jobs, compared with a minimal hand-written loop in the same run.
 
 python -m benchmarks.worker [--jobs 20000] [--future 200000] [--threads 4] [--rounds 3]
 """
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measure(running: Running, jobs: int, rounds: int) -> tuple[float, float]:
-    """The best of a few rounds each, taken by turns."""
+    """Return the best of a few rounds of each, run alternately."""
     bare = ours = 0.0
     for _ in range(rounds):
         bare = max(bare, bare_loop(jobs))
@@ -54,7 +54,7 @@ def measure(running: Running, jobs: int, rounds: int) -> tuple[float, float]:
 
 
 def measure_unknown(running: Running, jobs: int, rounds: int) -> tuple[float, float]:
-    """With and without jobs that no worker knows, by turns."""
+    """Measure with and without jobs of unknown tasks, alternately."""
     known = among = 0.0
     for _ in range(rounds):
         known = max(known, drain(running, jobs))
@@ -80,7 +80,7 @@ def fill_queue(jobs: int) -> None:
 
 
 def bare_loop(jobs: int) -> float:
-    """Claim and delete in batches, from the same table, on a connection of its own; the worker sees a paused queue."""
+    """Claim and delete in batches from the same table, on a separate connection; the queue is paused for the worker."""
     import psycopg
     from django.db import connection
 
@@ -101,7 +101,7 @@ def bare_loop(jobs: int) -> float:
 
 
 def drain(running: Running, jobs: int, unknown: int = 0) -> float:
-    """From the moment that a paused queue is resumed until nothing is left of it."""
+    """Measure the time from resuming a paused queue until it is empty."""
     import djqueue
     from tests.fill import fill
 

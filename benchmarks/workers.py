@@ -1,4 +1,4 @@
-"""A real worker in processes of its own, and what it costs."""
+"""Start a real worker in its own processes and measure its cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Running:
-    """A worker that has told that it is ready."""
+    """A worker that is ready."""
 
     def __init__(self, process: subprocess.Popen[bytes], statements: Path) -> None:
         self.process = process
@@ -26,8 +26,12 @@ class Running:
     def statements(self) -> int:
         return self.counter.stat().st_size
 
+    def claims(self) -> int:
+        """The number of statements that were claims."""
+        return self.counter.read_bytes().count(b"c")
+
     def cpu(self) -> float:
-        """Seconds of processor time of all its processes."""
+        """The CPU time of all its processes in seconds."""
         total = 0.0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -41,7 +45,7 @@ class Running:
 
 @contextmanager
 def worker(*arguments: str, **options: Any) -> Iterator[Running]:
-    """Run `runworker` beside us; DJQUEUE options by name."""
+    """Run `runworker` in another process, with DJQUEUE options as keyword arguments."""
     with tempfile.TemporaryDirectory() as folder:
         statements = Path(folder, "statements")
         statements.touch()
@@ -61,7 +65,7 @@ def worker(*arguments: str, **options: Any) -> Iterator[Running]:
 
 
 def _wait_until_ready() -> None:
-    """Its row is written once its process has reported."""
+    """Wait for the worker's row, which is written once its process has reported."""
     from djqueue.models import Worker
 
     before = set(Worker.objects.values_list("pk", flat=True))

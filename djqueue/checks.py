@@ -1,4 +1,4 @@
-"""System checks: what is wrong with the settings, said before anything runs."""
+"""System checks for the settings and for schedules declared in code."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from django.db.backends.sqlite3.base import DatabaseWrapper as SQLiteWrapper
 
 from . import conf, schedules
 
-ENOUGH = 20  # seconds to wait for SQLite's lock
+SQLITE_TIMEOUT = 20  # seconds to wait for SQLite's lock
 
 
 @register("djqueue")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """DJQUEUE must name only what there is."""
+    """Report unknown keys and invalid values in DJQUEUE."""
     return [Error(problem, id="djqueue.E001") for problem in conf.problems()]
 
 
 @register("djqueue")
 def check_eager(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """A setting that does nothing yet must not look as if it did."""
+    """Warn that EAGER is not implemented yet."""
     if not conf.problems() and conf.config().eager:
-        return [Warning("DJQUEUE['EAGER'] has no effect yet: jobs wait for a worker.", id="djqueue.W001")]
+        return [Warning("DJQUEUE['EAGER'] has no effect yet. Jobs are run by a worker.", id="djqueue.W001")]
     return []
 
 
 @register("djqueue")
 def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Instants are compared between processes, so they must be stored as UTC."""
+    """Report settings under which times are not stored in UTC, because processes compare stored times."""
     if not settings.USE_TZ:
-        return [Error("djqueue needs USE_TZ = True: it compares instants between processes.", id="djqueue.E002")]
+        return [Error("djqueue requires USE_TZ = True.", hint="Set USE_TZ = True.", id="djqueue.E002")]
     if conf.problems():
         return []
     connection = connections[conf.config().database]
     if connection.vendor != "postgresql" and connection.settings_dict.get("TIME_ZONE") not in (None, "UTC"):
         return [
             Error(
-                f"The database {connection.alias!r} stores times in {connection.settings_dict['TIME_ZONE']}; "
-                "djqueue needs them in UTC.",
-                hint="Remove TIME_ZONE from DATABASES, or point DJQUEUE['DATABASE'] at another alias.",
+                f"djqueue requires times in UTC, but DATABASES[{connection.alias!r}]['TIME_ZONE'] is "
+                f"{connection.settings_dict['TIME_ZONE']!r}.",
+                hint="Remove TIME_ZONE, or set DJQUEUE['DATABASE'] to another alias.",
                 id="djqueue.E003",
             )
         ]
@@ -52,7 +52,7 @@ def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register("djqueue")
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Rules in code are found to be wrong here, before a worker meets them."""
+    """Report invalid schedules that are declared in code."""
     if conf.problems():
         return []
     found: list[CheckMessage] = []
@@ -64,13 +64,13 @@ def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register("djqueue")
 def check_command(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Of two apps with a command of one name, the one that stands later in INSTALLED_APPS is not reached."""
+    """Warn if Channels is installed, which has a runworker command too."""
     if not apps.is_installed("channels"):
         return []
     return [
         Warning(
-            "Channels has a command named runworker too, and the app that stands first in INSTALLED_APPS has it.",
-            hint="Start djqueue's worker as manage.py djqueue_worker.",
+            "Channels also provides a runworker command; Django uses that of the app listed first in INSTALLED_APPS.",
+            hint="Start the worker of djqueue with manage.py djqueue_worker.",
             id="djqueue.W002",
         )
     ]
@@ -78,19 +78,19 @@ def check_command(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 @register("djqueue")
 def check_sqlite(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """What a producer on SQLite needs, so that it does not meet "database is locked" beside a worker."""
+    """Warn about SQLite options under which writers get the error "database is locked" while a worker runs."""
     if conf.problems():
         return []
     connection = connections[conf.config().database]
     if not isinstance(connection, SQLiteWrapper) or connection.is_in_memory_db():
         return []
     options = connection.settings_dict.get("OPTIONS", {})
-    if options.get("transaction_mode") == "IMMEDIATE" and options.get("timeout", 0) >= ENOUGH:
+    if options.get("transaction_mode") == "IMMEDIATE" and options.get("timeout", 0) >= SQLITE_TIMEOUT:
         return []
     return [
         Warning(
-            f'The SQLite database {connection.alias!r} may answer "database is locked" while a worker runs.',
-            hint=f'Set its OPTIONS to {{"transaction_mode": "IMMEDIATE", "timeout": {ENOUGH}, '
+            f'The SQLite database {connection.alias!r} may raise "database is locked" while a worker runs.',
+            hint=f'Set its OPTIONS to {{"transaction_mode": "IMMEDIATE", "timeout": {SQLITE_TIMEOUT}, '
             '"init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"}.',
             id="djqueue.W003",
         )

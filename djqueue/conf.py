@@ -1,4 +1,4 @@
-"""The DJQUEUE setting: read lazily, checked, and dropped when a test overrides it."""
+"""The DJQUEUE setting: read lazily, checked, and read again after setting_changed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from .durations import seconds
+from .core.durations import seconds
+from .core.retries import Exponential
 from .exceptions import InvalidOption
-from .retries import Exponential
 
-T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
 
 DAY = 86400.0
 FOR_EVER = math.inf
 MAX_KV_VALUE_SIZE = 256 * 1024
 MAX_INTEGER = 2**31 - 1
+MAX_PRIORITY = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """What QUEUES says of one queue; None falls through to the default."""
+    """The options of one queue in QUEUES; None falls back to the default."""
 
     max_attempts: int | None = None
     lease: float | None = None
@@ -68,40 +68,27 @@ class Config:
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, _NO_QUEUE_CONFIG)
 
-    def lease_for(self, queue: str) -> float:
-        return first(self.queue(queue).lease, self.lease)
-
-    def keep_done_for(self, queue: str) -> float:
-        return first(self.queue(queue).keep_done, self.keep_done)
-
-    def queues_kept_otherwise(self) -> tuple[bool, list[str]]:
-        """Whether ended jobs are kept, and the queues where the opposite holds."""
-        keep = self.keep_done > 0
-        return keep, [name for name in self.queues if (self.keep_done_for(name) > 0) != keep]
+    def for_queue(self, queue: str, name: str) -> Any:
+        """Return the queue's value of an option, or the default; None for an option that has neither."""
+        value = getattr(self.queue(queue), name, None)
+        return getattr(self, name, None) if value is None else value
 
     def backoff_for(self, queue: str) -> Exponential:
-        own = self.queue(queue)
-        return Exponential(
-            first(own.backoff_base, self.backoff_base),
-            first(own.backoff_max, self.backoff_max),
-            self.backoff_jitter,
-        )
+        """Return the retry policy for tasks that do not set one."""
+        base, longest = self.for_queue(queue, "backoff_base"), self.for_queue(queue, "backoff_max")
+        return Exponential(base, longest, self.backoff_jitter)
+
+    def queues_that_keep(self) -> dict[str, bool]:
+        """Return whether finished jobs are kept, by queue; queues without options of their own follow `keep_done`."""
+        return {name: self.for_queue(name, "keep_done") > 0 for name in self.queues}
 
 
 _NO_QUEUE_CONFIG = QueueConfig()
 
 
-def first(*values: T | None) -> T:
-    """The most specific value that is set; the last one always is."""
-    for value in values:
-        if value is not None:
-            return value
-    raise AssertionError("no default given")
-
-
 @cache
 def config() -> Config:
-    """The checked setting; raises ImproperlyConfigured with every problem found in it."""
+    """Return the checked setting. Raise ImproperlyConfigured, with all problems, if it is not valid."""
     given, problems = _parse(getattr(settings, "DJQUEUE", {}))
     if problems:
         raise ImproperlyConfigured(" ".join(problems))
@@ -109,21 +96,21 @@ def config() -> Config:
 
 
 def problems() -> list[str]:
-    """What is wrong with the setting, a sentence each."""
+    """Return the problems of the setting, one sentence each."""
     return _parse(getattr(settings, "DJQUEUE", {}))[1]
 
 
-def _drop(*, setting: str, **kwargs: Any) -> None:
+def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting == "DJQUEUE":
         config.cache_clear()
 
 
-setting_changed.connect(_drop, dispatch_uid="djqueue.conf")
+setting_changed.connect(_forget, dispatch_uid="djqueue.conf")
 
 
 def _parse(given: object) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(given, Mapping):
-        return {}, ["DJQUEUE must be a dictionary."]
+        return {}, [f"DJQUEUE must be a dictionary, got {type(given).__name__}."]
     values, found = _read(given, _READERS, "DJQUEUE")
     if "QUEUES" in values:
         queues = values.pop("QUEUES")
@@ -131,7 +118,7 @@ def _parse(given: object) -> tuple[dict[str, Any], list[str]]:
         for name, options in queues.items():
             where = f"DJQUEUE['QUEUES'][{name!r}]"
             if not isinstance(name, str) or not isinstance(options, Mapping):
-                found.append(f"{where} must be a name with a dictionary of options.")
+                found.append(f"{where} must map a queue name to a dictionary of options, got {options!r:.80}.")
                 continue
             given_options = {key: value for key, value in options.items() if value is not None or key == "keep_done"}
             own, more = _read(given_options, _QUEUE_READERS, where)
@@ -147,8 +134,8 @@ def _read(given: Mapping[Any, Any], readers: Mapping[str, Reader], where: str) -
         if key not in readers:
             folded = {name.lower(): name for name in readers}
             close = difflib.get_close_matches(str(key).lower(), folded, n=1, cutoff=0.5)
-            hint = f" Did you mean {folded[close[0]]!r}?" if close else f" Known are {', '.join(readers)}."
-            found.append(f"{where} has the unknown key {key!r}.{hint}")
+            hint = f" Did you mean {folded[close[0]]!r}?" if close else f" Valid keys: {', '.join(readers)}."
+            found.append(f"Unknown key {key!r} in {where}.{hint}")
             continue
         try:
             values[key] = readers[key](value, key)
@@ -158,20 +145,22 @@ def _read(given: Mapping[Any, Any], readers: Mapping[str, Reader], where: str) -
 
 
 def whole(value: Any, name: str, least: int = 1, most: int = MAX_INTEGER) -> int:
-    """A whole number in a range, or InvalidOption naming the option."""
+    """Return a whole number. Raise InvalidOption, naming the option, if it is not in the range."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidOption(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+        raise InvalidOption(f"{name} must be a whole number from {least} to {most}, got {value!r:.80}")
     return int(value)
 
 
 def priority(value: Any, name: str) -> int:
-    return whole(value, name, -MAX_INTEGER, MAX_INTEGER)
+    """Return a priority. Raise InvalidOption if it does not fit into its column."""
+    return whole(value, name, -MAX_PRIORITY, MAX_PRIORITY)
 
 
 def positive(value: Any, name: str) -> float:
+    """Return a duration in seconds. Raise InvalidOption if it is not greater than 0."""
     found = seconds(value, name)
     if not found:
-        raise InvalidOption(f"{name} must be more than 0")
+        raise InvalidOption(f"{name} must be greater than 0, got {value!r}")
     return found
 
 
@@ -183,24 +172,26 @@ def _fraction(value: Any, name: str) -> float:
     try:
         return Exponential(1, 1, value).jitter or 0.0
     except InvalidOption:
-        raise InvalidOption(f"{name} must be a fraction from 0 to 10, not {value!r}") from None
+        raise InvalidOption(f"{name} must be a number from 0 to 10, got {value!r:.80}") from None
 
 
 def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidOption(f"{name} must be True or False, not {value!r}")
+        raise InvalidOption(f"{name} must be True or False, got {value!r:.80}")
     return value
 
 
 def _alias(value: Any, name: str) -> str:
     if not isinstance(value, str) or value not in settings.DATABASES:
-        raise InvalidOption(f"{name} names {value!r}, which is not in DATABASES")
+        raise InvalidOption(
+            f"{name} must be an alias in DATABASES ({', '.join(settings.DATABASES)}), got {value!r:.80}"
+        )
     return value
 
 
 def _table(value: Any, name: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidOption(f"{name} must be a dictionary")
+        raise InvalidOption(f"{name} must be a dictionary, got {type(value).__name__}")
     return value
 
 

@@ -1,79 +1,104 @@
-"""What a task can ask of its own job while it runs."""
+"""`current_job()`: the interface of a running task to its own job."""
 
 from __future__ import annotations
 
+import queue
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
-from . import payload
+from .core.durations import Duration
 from .exceptions import Cancelled, DjqueueError, LeaseLost
 from .lifecycle.claim import ClaimedJob
+from .lifecycle.lease import encode_progress
+from .waiting.wait import Deadline, async_event, wait_for
+
+# A timeout is raised between two steps of the task's Python code, so no single call may block for longer than this.
+LONGEST_BLOCK = 0.2
 
 
-@dataclass(eq=False)
-class Holding:
-    """A claimed job in a worker's hands, and what the worker has learnt of it since the claim."""
+class HeldJob(Protocol):
+    """The interface that a worker provides to a job that it runs."""
 
     job: ClaimedJob
-    coroutine: bool = False
-    unknown: bool = False  # no task here has its name
-    place: int = 0  # on the board
-    submitted: bool = False
-    started: bool = False
-    started_at: float = 0.0  # monotonic
-    seconds: float = 0.0  # that it ran
-    reported: bool = False  # its outcome is with the completer
-    lost: bool = False
-    cancel_requested: bool = field(init=False)
-    claim: tuple[UUID, UUID] = field(init=False)
-    progress: str | None = None  # not yet written
+    cancel_requested: bool
+    lost: bool  # the lease is lost, and another worker may run the job
+    progress: str | None  # not yet written
 
-    def __post_init__(self) -> None:
-        self.cancel_requested = self.job.cancel_requested
-        self.claim = (self.job.id, self.job.token)
+    def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `wake` whenever a cancel is requested or the lease is lost; it must not block."""
 
 
 class CurrentJob:
-    """The job that is running here."""
+    """The job that is running the calling code."""
 
-    def __init__(self, holding: Holding) -> None:
-        self._holding = holding
-        job = holding.job
+    def __init__(self, held: HeldJob) -> None:
+        self._held = held
+        job = held.job
         self.id: UUID = job.id
         self.task: str = job.task
         self.queue: str = job.queue
         self.attempt: int = job.attempt
         self.max_attempts: int = job.max_attempts
-        self.headers: dict[str, Any] = job.headers
         self.schedule: str | None = job.row.schedule
         self.slot: datetime | None = job.row.slot
 
     @property
+    def headers(self) -> dict[str, Any]:
+        """The headers given when the job was enqueued."""
+        return self._held.job.headers
+
+    @property
     def cancel_requested(self) -> bool:
-        """Whether somebody asked for the end of this job; a second or less after they did."""
-        return self._holding.cancel_requested
+        """True within a second after a cancel of this job was requested."""
+        return self._held.cancel_requested
 
     def raise_if_cancelled(self) -> None:
-        """End here, as cancelled, if that was asked for; raises LeaseLost when the job is no longer ours."""
-        if self._holding.lost:
-            raise LeaseLost(f"job {self.id} is no longer ours")
-        if self._holding.cancel_requested:
+        """Raise Cancelled if a cancel was requested, and LeaseLost if another worker may run the job."""
+        if self._is_cancelled():
             raise Cancelled
 
+    def wait_for_cancel(self, timeout: Duration | None = None) -> bool:
+        """Block until a cancel is requested or the timeout is reached; return whether a cancel was requested.
+
+        Raise LeaseLost as soon as the lease is lost. Without a timeout, wait forever.
+        """
+        deadline = Deadline(timeout)
+        # Unlike other ways to wake up a thread, this one leaves no lock behind if a timeout is raised in the thread.
+        wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
+        with self._held.waking(lambda: wakeups.put(None)):
+            while not self._is_cancelled() and not deadline.is_over():
+                with suppress(queue.Empty):
+                    wakeups.get(timeout=deadline.remaining_up_to(LONGEST_BLOCK))
+        return self.cancel_requested
+
+    async def await_for_cancel(self, timeout: Duration | None = None) -> bool:
+        """Async variant of `wait_for_cancel`. In a coroutine task, a cancel request also raises CancelledError."""
+        deadline = Deadline(timeout)
+        with async_event() as (event, wake), self._held.waking(wake):
+            while not self._is_cancelled() and not deadline.is_over():
+                await wait_for(event, deadline.remaining())
+        return self.cancel_requested
+
+    def _is_cancelled(self) -> bool:
+        if self._held.lost:
+            raise LeaseLost(f"The lease on job {self.id} is lost.")
+        return self._held.cancel_requested
+
     def progress(self, done: float, total: float, message: str = "") -> None:
-        """Tell how far it is. Written by the worker, once a second at most, and never on the task's own connection."""
-        self._holding.progress = payload.encode({"done": done, "total": total, "message": message}, "progress")
+        """Report progress. The worker writes it at most once a second, and never on the task's own connection."""
+        self._held.progress = encode_progress(done, total, message)
 
 
 _current: ContextVar[CurrentJob | None] = ContextVar("djqueue_current_job", default=None)
 
 
 def current_job() -> CurrentJob:
-    """The job that runs this code; raises DjqueueError outside of one."""
+    """Return the job that is running the calling code. Raise DjqueueError outside of a job."""
     job = _current.get()
     if job is None:
-        raise DjqueueError("there is no current job: this code is not run by a worker")
+        raise DjqueueError("There is no current job: call current_job() only in a task that a worker runs.")
     return job

@@ -1,4 +1,4 @@
-"""Everything that djqueue raises, and what a task raises to steer its own job."""
+"""The exceptions that djqueue raises, and those that a task raises to control its own job."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from uuid import UUID
 
 
 class DjqueueError(Exception):
-    """The root of every error that djqueue raises."""
+    """Base class of all errors raised by djqueue."""
 
 
 class InvalidPayload(DjqueueError, TypeError, ValueError):
-    """A value cannot be stored as JSON; the message gives its path."""
+    """A value cannot be stored as JSON; the message contains its path."""
 
 
 class PayloadTooLarge(InvalidPayload):
@@ -19,10 +19,10 @@ class PayloadTooLarge(InvalidPayload):
 
 
 class KvValueTooLarge(DjqueueError, ValueError):
-    """A kv value exceeds MAX_KV_VALUE_SIZE; nothing was written."""
+    """A KV value exceeds MAX_KV_VALUE_SIZE; nothing was written."""
 
     def __init__(self, size: int, max: int) -> None:  # noqa: A002 - the contract's name
-        super().__init__(f"a kv value may take {max} bytes encoded; this one takes {size}")
+        super().__init__(f"KV value too large: {size} bytes encoded (maximum {max}).")
         self.size = size
         self.max = max
 
@@ -32,51 +32,47 @@ class InvalidOption(DjqueueError, TypeError, ValueError):
 
 
 class DuplicateTask(DjqueueError):
-    """Two functions were registered under one task name."""
-
-
-class UnknownTask(DjqueueError, LookupError):
-    """No task is registered under that name in this process."""
+    """Two functions were registered under the same task name."""
 
 
 class DuplicateJob(DjqueueError):
-    """A job with that id is live or still kept; nothing was written and the transaction stays usable."""
+    """A job with this id is live or still kept; nothing was written and the transaction stays usable."""
 
     def __init__(self, id: UUID, where: str = "") -> None:  # noqa: A002 - the contract's name
-        super().__init__(f"{where}a job with the id {id} is live or kept")
+        super().__init__(f"{where}job id {id} already exists")
         self.id = id
 
 
 class UnknownSchedule(DjqueueError, LookupError):
-    """There is no schedule of that name."""
+    """No schedule has this name."""
 
 
 class DuplicateSchedule(DjqueueError):
-    """There is a schedule of that name already."""
+    """A schedule with this name already exists."""
 
 
 class LeaseLost(DjqueueError):
-    """The job is no longer ours: its lease ran out, or it was settled; nothing was changed."""
+    """The caller no longer holds the job: its lease expired, or it was settled. Nothing was changed."""
 
 
 class NotDead(DjqueueError):
-    """Only a dead job can be requeued."""
+    """The job is not dead; only dead jobs can be requeued."""
 
 
 class WaitInTransaction(DjqueueError, RuntimeError):
-    """Waiting for a job inside an open transaction could never end."""
+    """A wait for a job inside an open transaction would never end."""
 
 
 class TaskControl(Exception):
-    """What a task raises to steer its own job."""
+    """Base class of the exceptions that a task raises to control its own job."""
 
 
 class PermanentFailure(TaskControl):
-    """The job can never succeed: dead-letter it now."""
+    """The job can never succeed: it becomes dead immediately, without further attempts."""
 
 
 class Retry(TaskControl):
-    """Try again after `delay`; on the last attempt the job dies."""
+    """Retry the job after `delay`. If this was the last attempt, the job becomes dead."""
 
     def __init__(self, reason: str = "retry requested", *, delay: float | timedelta | None = None) -> None:
         super().__init__(reason)
@@ -84,7 +80,7 @@ class Retry(TaskControl):
 
 
 class Snooze(TaskControl):
-    """Come back after `delay` without spending an attempt."""
+    """Run the job again after `delay`, without counting this attempt."""
 
     def __init__(self, delay: float | timedelta) -> None:
         super().__init__(f"snoozed for {delay}")
@@ -92,8 +88,8 @@ class Snooze(TaskControl):
 
 
 class Cancelled(TaskControl):
-    """End the job as cancelled."""
+    """Finish the job as cancelled."""
 
 
 class TaskTimeout(BaseException):
-    """Raised into a task that ran past its timeout; no `except Exception` swallows it."""
+    """Raised in a task that exceeds its timeout. Not an Exception, so that `except Exception` does not catch it."""

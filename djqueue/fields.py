@@ -1,7 +1,7 @@
-"""Column types: exact text and JSON kept as text.
+"""Field types (exact text, JSON stored as text), and the index and constraint classes.
 
-JSON is text rather than jsonb or JSON so that arguments come back as they were given (1e20 stays a float, -0.0 keeps
-its sign, keys keep their order) and are not parsed again by the database on every move between tables.
+JSON is text rather than jsonb or JSON so that arguments are read back as they were given (1e20 stays a float, -0.0
+keeps its sign, keys keep their order) and are not parsed again by the database on every move between tables.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Q
 
-from .payload import decode
+from .core.payload import decode
 
 
 def exact_collation(connection: BaseDatabaseWrapper) -> str | None:
-    """The collation under which only equal texts are equal: queue "A" is not "a", and "a " is not "a"."""
+    """Return the collation that compares texts exactly: queue "A" is not "a", and "a " is not "a"."""
     if connection.vendor == "postgresql":
         return "C"
     if connection.vendor == "mysql":
@@ -25,21 +26,25 @@ def exact_collation(connection: BaseDatabaseWrapper) -> str | None:
 
 
 class ExactCharField(models.CharField):  # type: ignore[type-arg]
+    """A CharField that is compared exactly on every database."""
+
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
         return super().db_parameters(connection) | {"collation": exact_collation(connection)}
 
 
 class ExactTextField(models.TextField):  # type: ignore[type-arg]
+    """A TextField that is compared exactly on every database."""
+
     def db_parameters(self, connection: BaseDatabaseWrapper) -> Any:
         return super().db_parameters(connection) | {"collation": exact_collation(connection)}
 
 
 class Unreadable(str):
-    """A text that should be JSON and is not: somebody wrote it by hand. It is shown and moved as it is."""
+    """A text that is not valid JSON, for example after a manual change. It is displayed and moved unchanged."""
 
 
 def read(text: str | None) -> Any:
-    """The value of a JSON column; a spoilt one must not hide the row that holds it."""
+    """Return the value of a JSON column, or the Unreadable text, so that one bad value does not hide its row."""
     if text is None:
         return None
     try:
@@ -67,7 +72,7 @@ class JSONTextField(ExactTextField):
 
 
 class CanonicalJSONField(JSONTextField):
-    """A JSON value whose text can be compared: equal values are equal texts."""
+    """A JSON value stored such that equal values are equal texts, so that SQL can compare them."""
 
     def get_prep_value(self, value: Any) -> Any:
         text = super().get_prep_value(value)
@@ -77,7 +82,7 @@ class CanonicalJSONField(JSONTextField):
 
 
 class JSONLinesField(ExactTextField):
-    """A list of JSON values, one per line, so that a statement can append to it without reading it."""
+    """A list of JSON values, one per line, so that SQL can append to it without parsing it."""
 
     def from_db_value(self, value: str, expression: Any, connection: Any) -> list[Any]:
         return lines(value)
@@ -85,14 +90,14 @@ class JSONLinesField(ExactTextField):
     def get_prep_value(self, value: Any) -> Any:
         if hasattr(value, "resolve_expression"):
             return value
-        return "".join(f"{_line(item)}\n" for item in value)
+        return "".join(f"{_dump_line(item)}\n" for item in value)
 
     def to_python(self, value: Any) -> Any:
         return lines(value) if isinstance(value, str) else value
 
 
 class WordsField(ExactTextField):
-    """A list of words without commas, each followed by one, so that a statement can append and take away."""
+    """A list of words, each followed by a comma, so that SQL can append and remove a word."""
 
     def from_db_value(self, value: str, expression: Any, connection: Any) -> list[str]:
         return words(value)
@@ -110,9 +115,67 @@ def lines(text: str) -> list[Any]:
     return [read(line) for line in text.split("\n") if line]
 
 
-def _line(item: Any) -> str:
+def _dump_line(item: Any) -> str:
     return item if isinstance(item, Unreadable) else json.dumps(item, ensure_ascii=False, separators=(",", ":"))
 
 
 def words(text: str) -> list[str]:
     return text.split(",")[:-1]
+
+
+NO_OPERATION = "DO 0"  # a statement of MariaDB without effect: Django executes what an index returns
+
+
+class StatusIndex(models.Index):
+    """A partial index on the rows of one status; without partial indexes (MariaDB), status is its first column."""
+
+    def __init__(self, *, status: str, fields: list[str], name: str) -> None:
+        self.status = status
+        super().__init__(fields=fields, name=name)
+
+    def deconstruct(self) -> Any:
+        path, args, kwargs = super().deconstruct()
+        return path, args, {**kwargs, "status": self.status}
+
+    def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
+        if schema_editor.connection.features.supports_partial_indexes:
+            plain = models.Index(fields=self.fields, name=self.name, condition=Q(status=self.status))
+        else:
+            plain = models.Index(fields=["status", *self.fields], name=self.name)
+        return plain.create_sql(model, schema_editor, using, **kwargs)
+
+
+class PartialStatusIndex(StatusIndex):
+    """A StatusIndex that does not exist without partial indexes, where it would slow down rows of other statuses."""
+
+    def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
+        if not schema_editor.connection.features.supports_partial_indexes:
+            return NO_OPERATION
+        return super().create_sql(model, schema_editor, using, **kwargs)
+
+    def remove_sql(self, model: Any, schema_editor: Any, **kwargs: Any) -> Any:
+        if not schema_editor.connection.features.supports_partial_indexes:
+            return NO_OPERATION
+        return super().remove_sql(model, schema_editor, **kwargs)
+
+
+class UniqueWhereSet(models.UniqueConstraint):
+    """A unique constraint on the rows whose last field is not NULL; MariaDB treats NULLs as distinct anyway."""
+
+    def __init__(self, *, fields: list[str], name: str, **kwargs: Any) -> None:
+        super().__init__(fields=fields, name=name, **kwargs)
+
+    def _conditional(self, schema_editor: Any) -> models.UniqueConstraint:
+        condition = None
+        if schema_editor.connection.features.supports_partial_indexes:
+            condition = Q(**{f"{self.fields[-1]}__isnull": False})
+        return models.UniqueConstraint(fields=self.fields, name=self.name, condition=condition)
+
+    def constraint_sql(self, model: Any, schema_editor: Any) -> Any:
+        return self._conditional(schema_editor).constraint_sql(model, schema_editor)
+
+    def create_sql(self, model: Any, schema_editor: Any) -> Any:
+        return self._conditional(schema_editor).create_sql(model, schema_editor)
+
+    def remove_sql(self, model: Any, schema_editor: Any) -> Any:
+        return self._conditional(schema_editor).remove_sql(model, schema_editor)

@@ -1,35 +1,37 @@
-"""Look at jobs by id, and steer them."""
+"""Look up, cancel, requeue, reschedule and wait for jobs by id; and the handle that `enqueue` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from .durations import Duration
+from .core.async_twins import twin
+from .core.durations import Duration
+from .core.options import job_id
+from .core.payload import encode_arguments
+from .core.records import JobRecord, Requeue, WaitOutcome
 from .exceptions import InvalidOption, NotDead
-from .lifecycle import cancel as cancelling
-from .lifecycle import enqueue as enqueueing
-from .lifecycle import requeue as requeueing
-from .lifecycle import wait as waiting
-from .options import job_id
-from .records import JobRecord, Requeue, WaitOutcome
+from .lifecycle.cancel import cancel_many
+from .lifecycle.requeue import requeue_many, reschedule_many
 from .sql import statements
-from .states import CancelOutcome
-from .twins import twin
+from .states import CancelOutcome, Status
+from .waiting import wait as waiting
 
 
 def get_job(id: UUID | str) -> JobRecord | None:  # noqa: A002 - the contract's name
-    """The job of that id, whatever table it is in; None when there is none, or when the id is malformed."""
-    found = _well_formed(id)
+    """Return the job with this id, whatever its state; None if it does not exist or the id is malformed."""
+    found = _parse_id(id)
     return None if found is None else statements().get(found)
 
 
 def cancel(id: UUID | str) -> CancelOutcome:  # noqa: A002
-    """Cancel a job: a waiting one ends now, a claimed one is asked to."""
-    found = _well_formed(id)
-    return CancelOutcome.NOT_FOUND if found is None else cancelling.cancel(found)
+    """Cancel a job: remove it if it is waiting, request a cancel from its worker if it is claimed."""
+    found = _parse_id(id)
+    cancelled = [] if found is None else cancel_many([found])
+    return cancelled[0].outcome if cancelled else CancelOutcome.NOT_FOUND
 
 
 def requeue(
@@ -38,54 +40,61 @@ def requeue(
     kwargs: Mapping[str, Any] | None = None,
     run_at: datetime | None = None,
 ) -> JobRecord:
-    """Put a dead job back under its id, with other arguments or for another time if you like; raises NotDead."""
-    found = _well_formed(id)
+    """Make a dead job live again under its id, optionally with other arguments or at another time.
+
+    Raise NotDead if no dead job has this id.
+    """
+    found = _parse_id(id)
     if found is None:
-        raise NotDead(f"{id!r} is not the id of a job")
+        raise NotDead(f"No dead job has the id {id!r:.80}: it is not a UUID.")
     for name, value, kind in (("args", args, list | tuple), ("kwargs", kwargs, Mapping)):
         if value is not None and not isinstance(value, kind):
-            raise InvalidOption(f"{name} must be a {'list' if name == 'args' else 'dictionary'}")
+            expected = "a list or tuple" if name == "args" else "a dictionary"
+            raise InvalidOption(f"{name} must be {expected}, got {type(value).__name__}")
     texts: dict[str, str] = {}
     if args is not None or kwargs is not None:
         record = statements().get(found)
-        texts = enqueueing.encode_arguments(record.task if record else str(found), args or [], kwargs or {}, {})
+        texts = encode_arguments(record.task if record else str(found), args or [], kwargs or {}, {})
     item = Requeue(
         id=found,
         args=None if args is None else texts["args"],
         kwargs=None if kwargs is None else texts["kwargs"],
         run_at=run_at,
     )
-    for record in requeueing.requeue_many([item]):
+    for record in requeue_many([item]):
         return record
-    raise NotDead(f"job {found} is not among the dead jobs")
+    raise NotDead(f"Job {found} is not dead; only dead jobs can be requeued.")
 
 
 def reschedule(id: UUID | str, run_at: datetime | None = None, priority: int | None = None) -> bool:  # noqa: A002
-    """Change when a waiting job runs, or before which others; False when it does not wait (any more)."""
-    found = _well_formed(id)
-    return bool(requeueing.reschedule_many([] if found is None else [found], run_at=run_at, priority=priority))
+    """Change the time or the priority of a waiting job; return False if it is not waiting."""
+    found = _parse_id(id)
+    return bool(reschedule_many([] if found is None else [found], run_at=run_at, priority=priority))
 
 
 def wait(id: UUID | str, timeout: Duration | None = None) -> WaitOutcome:  # noqa: A002
-    """Wait until a job is done, dead or cancelled, for ever without a timeout; a retry does not end the wait."""
-    found = _well_formed(id)
+    """Wait until a job is done, dead or cancelled; a retry does not end the wait. Without a timeout, wait forever."""
+    found = _parse_id(id)
     return WaitOutcome(not_found=True) if found is None else waiting.wait(found, timeout)
 
 
 async def await_(id: UUID | str, timeout: Duration | None = None) -> WaitOutcome:  # noqa: A002
-    """The async twin of `wait`, under the name that Python leaves for it."""
-    found = _well_formed(id)
+    """Async variant of `wait`; `await` itself is a keyword."""
+    found = _parse_id(id)
     return WaitOutcome(not_found=True) if found is None else await waiting.await_(found, timeout)
 
 
 def wait_for_jobs(timeout: Duration | None = None) -> bool:
-    """Wait until something may be claimable on any queue; False when the time is over."""
-    return waiting.until(_is_claimable, None, timeout)
+    """Wait until a queue that is not paused has a pending job; return False if the timeout is reached first.
+
+    The call returns immediately while any queue has a backlog. To consume one queue, use `Queue.claim_wait`.
+    """
+    return waiting.until(_has_pending_job, None, timeout)
 
 
 async def await_for_jobs(timeout: Duration | None = None) -> bool:
-    """The async twin of `wait_for_jobs`."""
-    return await waiting.auntil(_is_claimable, None, timeout)
+    """Async variant of `wait_for_jobs`."""
+    return await waiting.auntil(_has_pending_job, None, timeout)
 
 
 aget_job = twin(get_job)
@@ -94,11 +103,45 @@ arequeue = twin(requeue)
 areschedule = twin(reschedule)
 
 
-def _is_claimable() -> bool:
+@dataclass(frozen=True, slots=True)
+class JobHandle:
+    """An enqueued job. `created` is False if another job holds its dedup key, and None if it is enqueued on commit."""
+
+    id: UUID
+    created: bool | None = True
+
+    def job(self) -> JobRecord | None:
+        """Return the job as it is now; None if it does not exist, or is no longer kept."""
+        return get_job(self.id)
+
+    def status(self) -> Status | None:
+        """Return the current status; None if the job does not exist, or is no longer kept."""
+        record = self.job()
+        return None if record is None else record.status
+
+    def wait(self, timeout: Duration | None = None) -> WaitOutcome:
+        """Wait until the job is done, dead or cancelled."""
+        return wait(self.id, timeout)
+
+    async def await_(self, timeout: Duration | None = None) -> WaitOutcome:
+        """Async variant of `wait`; `await` itself is a keyword."""
+        return await await_(self.id, timeout)
+
+    def cancel(self) -> CancelOutcome:
+        """Cancel the job: remove it if it is waiting, request a cancel from its worker if it is claimed."""
+        return cancel(self.id)
+
+    ajob = twin(job)
+    astatus = twin(status)
+    acancel = twin(cancel)
+
+
+def _has_pending_job() -> bool:
     return bool(statements().claimable_queues())
 
 
-def _well_formed(id: UUID | str) -> UUID | None:  # noqa: A002
+def _parse_id(id: UUID | str) -> UUID | None:  # noqa: A002
+    """Return the UUID of a job; None if the id is malformed."""
     try:
         return job_id(id)
     except InvalidOption:

@@ -1,28 +1,27 @@
-"""Small coordination state: JSON under a key, in your transaction, with an optional expiry; no queue state."""
+"""A key-value store for coordination between jobs: JSON values in the caller's transaction, with an optional expiry."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .durations import Duration, seconds
-from .lifecycle.enqueue import check_kv_key, encode_kv
-from .payload import decode
+from .core.async_twins import twin
+from .core.durations import Duration, seconds
+from .core.payload import check_kv_key, decode, encode_kv
 from .sql import kv as rows
 from .sql import statements
-from .twins import twin
 
 _NULL = "null"
 
 
 def get(key: str, default: Any = None) -> Any:
-    """The value under the key; the default when it is absent or expired."""
+    """Return the value of a key; the default if it does not exist or has expired."""
     check_kv_key(key)
     text = rows.get(statements(), key)
     return default if text is None else decode(text)
 
 
 def set(key: str, value: Any, expires_in: Duration | None = None) -> None:  # noqa: A001 - the contract's name
-    """Write the value; without `expires_in` it stays for ever."""
+    """Set the value of a key; without `expires_in` it never expires."""
     check_kv_key(key)
     rows.put(
         statements(), key, encode_kv(key, value), None if expires_in is None else seconds(expires_in, "expires_in")
@@ -30,13 +29,13 @@ def set(key: str, value: Any, expires_in: Duration | None = None) -> None:  # no
 
 
 def delete(key: str) -> bool:
-    """Delete the key; False when it was absent."""
+    """Delete a key; return False if it did not exist."""
     check_kv_key(key)
     return rows.delete(statements(), key)
 
 
 def compare_and_set(key: str, old: Any, new: Any) -> bool:
-    """Write `new` if the value is `old`, and tell whether it was. None stands for absent, on both sides."""
+    """Set the value to `new` if it is `old`; return whether it was. None stands for a missing key."""
     check_kv_key(key)
     before, after = encode_kv(key, old), encode_kv(key, new)
     database = statements()

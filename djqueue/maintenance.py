@@ -1,13 +1,13 @@
-"""The duties that keep a queue in order; each returns a count, and any number of processes may do them at once."""
+"""Maintenance: each function returns a count, and any number of processes may call it at the same time."""
 
 from __future__ import annotations
 
-from .counters import roll_up
-from .lifecycle.fire import fire_schedules
+from .core.async_twins import twin
 from .lifecycle.promote import promote
 from .lifecycle.reap import reap
 from .lifecycle.sweep import sweep_dead, sweep_done, sweep_kv
-from .twins import twin
+from .lifecycle.throughput import roll_up
+from .schedules.fire import fire_schedules
 
 areap = twin(reap)
 apromote = twin(promote)

@@ -1,54 +1,59 @@
-"""The tables. Only `djqueue.lifecycle` writes job state; everything else reads these or calls it."""
+"""The models. Only `djqueue.lifecycle` writes job state; other code reads the models, or calls `djqueue.lifecycle`."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .fields import CanonicalJSONField, ExactCharField, ExactTextField, JSONLinesField, JSONTextField, WordsField
-from .indexes import StatusIndex, UniqueWhereSet
+from .fields import (
+    CanonicalJSONField,
+    ExactCharField,
+    ExactTextField,
+    JSONLinesField,
+    JSONTextField,
+    PartialStatusIndex,
+    StatusIndex,
+    UniqueWhereSet,
+    WordsField,
+)
 from .states import DedupUntil, Status
 
-NAME = 255  # task names, kv keys, dedup keys, worker identities
+NAME = 255  # task names, KV keys, dedup keys, worker identities
 QUEUE = 128
 
 
-def empty_list() -> list[Any]:
-    return []
-
-
 class JobFields(models.Model):
-    """What a job keeps in whatever table it is: it moves whole, in the statement that settles it."""
+    """The columns that a job has in every table; the statement that settles a job moves its whole row."""
 
     id = models.UUIDField(primary_key=True)
     task = ExactCharField(_("task"), max_length=NAME)
     queue = ExactCharField(_("queue"), max_length=QUEUE)
-    priority = models.IntegerField(_("priority"))  # lower runs first
+    priority = models.BigIntegerField(_("priority"))  # lower runs first
     args = JSONTextField(_("args"), default=list)
     kwargs = JSONTextField(_("kwargs"), default=dict)
     headers = JSONTextField(_("headers"), default=dict)
-    attempts = models.IntegerField(_("attempts"), default=0, db_default=0)  # counted at claim
+    attempts = models.IntegerField(_("attempts"), default=0, db_default=0)  # incremented by the claim
     max_attempts = models.IntegerField(_("max attempts"))
-    run_at = models.DateTimeField(_("run at"))  # not before; of a retry, its time
-    enqueued_at = models.DateTimeField(_("enqueued at"))  # place within the priority; a retry keeps it
+    run_at = models.DateTimeField(_("run at"))  # not before this time; set again by a retry
+    enqueued_at = models.DateTimeField(_("enqueued at"))  # order within a priority; unchanged by a retry
     started_at = models.DateTimeField(_("started at"), null=True)  # first attempt
     last_attempted_at = models.DateTimeField(_("last attempted at"), null=True)
     claimed_at = models.DateTimeField(_("claimed at"), null=True)
-    failed_at = models.DateTimeField(_("failed at"), null=True)  # last failure; of a dead job, its death
-    last_error = ExactTextField(_("last error"), default="", db_default="")  # the bare text
-    errors = JSONLinesField(_("errors"), default=empty_list, db_default="")  # an entry per failed attempt
-    worker_ids = WordsField(_("workers"), default=empty_list, db_default="")  # one per attempt
+    failed_at = models.DateTimeField(_("failed at"), null=True)  # last failure; of a dead job, when it became dead
+    last_error = ExactTextField(_("last error"), default="", db_default="")  # the message only
+    errors = JSONLinesField(_("errors"), default=list, db_default="")  # one entry per failed attempt
+    worker_ids = WordsField(_("workers"), default=list, db_default="")  # one per attempt
     progress = JSONTextField(_("progress"), null=True)
     cancel_requested = models.BooleanField(_("cancel requested"), default=False, db_default=False)
     dedup_key = ExactCharField(_("dedup key"), max_length=NAME, null=True)  # NULL once released
-    retry = JSONTextField(_("retry policy"), null=True)  # only when the call gave one, like timeout and lease
+    retry = JSONTextField(_("retry policy"), null=True)  # set only by the call, as are timeout and lease
     timeout = models.FloatField(_("timeout"), null=True)
     lease = models.FloatField(_("lease"), null=True)
-    crashes = models.IntegerField(_("crashes"), default=0, db_default=0)  # attempts that took their process down
-    schedule = ExactCharField(_("schedule"), max_length=NAME, null=True)  # name of the rule that enqueued it
-    slot = models.DateTimeField(_("slot"), null=True)  # the nominal time of that firing
+    crashes = models.IntegerField(
+        _("crashes"), default=0, db_default=0
+    )  # attempts during which the worker process died
+    schedule = ExactCharField(_("schedule"), max_length=NAME, null=True)  # name of the schedule that created it
+    slot = models.DateTimeField(_("slot"), null=True)  # the time for which the schedule created it
 
     class Meta:
         abstract = True
@@ -58,17 +63,17 @@ class JobFields(models.Model):
 
 
 class Job(JobFields):
-    """Live jobs only: scheduled, pending, claimed."""
+    """A live job: scheduled, pending or claimed."""
 
-    completed_at = result = None  # what every row of a job can be asked for, in whatever table it is
+    completed_at = result = None  # so that all three job models have the same attributes
 
     status = ExactCharField(_("status"), max_length=9, choices=[(s.value, s.label) for s in Status][:3])
-    token = models.UUIDField(null=True)  # names the claim; only its holder may settle the job
-    worker = ExactCharField(_("worker"), max_length=NAME, default="", db_default="")  # who holds it
-    lease_expires_at = models.DateTimeField(_("lease expires at"), null=True)  # in no index: renewals stay cheap
-    started = models.BooleanField(default=False, db_default=False)  # this claim has begun to run
-    returns = models.IntegerField(default=0, db_default=0)  # attempts given back by the reaper, at most three
-    unknown_since = models.DateTimeField(null=True)  # first seen by a worker that does not know the task
+    token = models.UUIDField(null=True)  # identifies the claim; required to settle the job
+    worker = ExactCharField(_("worker"), max_length=NAME, default="", db_default="")  # the process that holds it
+    lease_expires_at = models.DateTimeField(_("lease expires at"), null=True)  # not indexed, so that renewals are cheap
+    started = models.BooleanField(default=False, db_default=False)  # the current attempt has started
+    returns = models.IntegerField(default=0, db_default=0)  # attempts given back by the reaper, at most three times
+    unknown_since = models.DateTimeField(null=True)  # when a worker without this task first claimed it
     dedup_until = ExactCharField(max_length=7, default=DedupUntil.CLAIMED.value, db_default=DedupUntil.CLAIMED.value)
 
     class Meta:
@@ -80,15 +85,17 @@ class Job(JobFields):
             ("reschedule_job", "Can change the priority and time of jobs"),
         ]
         indexes = [
-            # Exactly the claim's WHERE and ORDER BY.
+            # For claims: exactly their WHERE and ORDER BY.
             StatusIndex(
                 status=Status.PENDING.value,
                 fields=["queue", "priority", "enqueued_at", "id"],
                 name="djqueue_job_claim",
             ),
-            # The promoter's: what is due, not what is stored.
+            # For the promoter: reads due jobs only.
             StatusIndex(status=Status.SCHEDULED.value, fields=["run_at", "id"], name="djqueue_job_due"),
-            # The reaper's: claimed rows are few.
+            # For the admin and stats(): the scheduled jobs of one queue among a million others.
+            PartialStatusIndex(status=Status.SCHEDULED.value, fields=["queue", "id"], name="djqueue_job_scheduled"),
+            # For the reaper: claimed rows are few.
             StatusIndex(status=Status.CLAIMED.value, fields=["id"], name="djqueue_job_claimed"),
         ]
         constraints = [
@@ -98,7 +105,7 @@ class Job(JobFields):
 
 
 class DoneJob(JobFields):
-    """Done and cancelled jobs, kept for KEEP_DONE."""
+    """A done or cancelled job, kept for KEEP_DONE."""
 
     lease_expires_at = None
 
@@ -117,7 +124,7 @@ class DoneJob(JobFields):
 
 
 class DeadJob(JobFields):
-    """Dead letters, kept for KEEP_DEAD; `failed_at` is when the job died."""
+    """A dead job, kept for KEEP_DEAD; `failed_at` is when it became dead."""
 
     lease_expires_at = completed_at = result = None
 
@@ -131,7 +138,7 @@ class DeadJob(JobFields):
         indexes = [
             models.Index(fields=["failed_at"], name="djqueue_dead_sweep"),
             models.Index(fields=["queue", "id"], name="djqueue_dead_queue"),
-            # The admin's: all dead jobs of one task, latest first. Few jobs die, so it costs little.
+            # For the admin: the dead jobs of one task, latest first. Few jobs become dead, so it is cheap.
             models.Index(fields=["task", "failed_at"], name="djqueue_dead_task"),
         ]
 
@@ -141,7 +148,7 @@ class DeadJob(JobFields):
 
 
 class KV(models.Model):
-    """Small coordination state of the user's; never touched by the queue itself."""
+    """An entry of the key-value store, which is for the project; djqueue itself does not use it."""
 
     key = ExactCharField(_("key"), max_length=NAME, primary_key=True)
     value = CanonicalJSONField(_("value"), null=True)
@@ -166,20 +173,24 @@ class Schedule(models.Model):
     timezone = models.CharField(_("time zone"), max_length=64, default="UTC", db_default="UTC")
     args = JSONTextField(_("args"), default=list)
     kwargs = JSONTextField(_("kwargs"), default=dict)
-    queue = ExactCharField(_("queue"), max_length=QUEUE, default="", db_default="", blank=True)  # empty: the task's
-    priority = models.IntegerField(_("priority"), null=True, blank=True)
+    queue = ExactCharField(
+        _("queue"), max_length=QUEUE, default="", db_default="", blank=True
+    )  # empty for the task's queue
+    priority = models.BigIntegerField(_("priority"), null=True, blank=True)
     misfire = models.CharField(_("misfire"), max_length=8, default="once", db_default="once")
     misfire_cap = models.IntegerField(_("misfire cap"), default=100, db_default=100)
     overlap = models.CharField(_("overlap"), max_length=8, default="allow", db_default="allow")
     jitter = models.FloatField(_("jitter (seconds)"), default=0, db_default=0)
     starts_at = models.DateTimeField(_("starts at"), null=True, blank=True)
     ends_at = models.DateTimeField(_("ends at"), null=True, blank=True)
-    enabled = models.BooleanField(_("enabled"), default=True, db_default=True)  # the operator's switch
+    enabled = models.BooleanField(
+        _("enabled"), default=True, db_default=True
+    )  # False if disabled by an operator or by a problem
     from_code = models.BooleanField(_("from code"), default=False, db_default=False)
     removed_from_code = models.BooleanField(_("removed from code"), default=False, db_default=False)
-    problem = models.TextField(_("problem"), default="", db_default="", blank=True)  # why it disabled itself
-    next_at = models.DateTimeField(_("next at"), null=True, blank=True)
-    last_at = models.DateTimeField(_("last at"), null=True, blank=True)
+    problem = models.TextField(_("problem"), default="", db_default="", blank=True)  # why it was disabled automatically
+    next_at = models.DateTimeField(_("next run at"), null=True, blank=True)
+    last_at = models.DateTimeField(_("last run at"), null=True, blank=True)
     last_job_id = models.UUIDField(_("last job"), null=True, blank=True)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
     updated_at = models.DateTimeField(_("updated at"), auto_now=True)
@@ -195,7 +206,7 @@ class Schedule(models.Model):
 
 
 class Worker(models.Model):
-    """One worker process of one boot; its identity never comes back."""
+    """A worker process; its identity is never reused."""
 
     identity = ExactCharField(_("identity"), max_length=NAME, primary_key=True)
     name = models.CharField(_("name"), max_length=NAME, default="", db_default="")
@@ -206,7 +217,7 @@ class Worker(models.Model):
     threads = models.IntegerField(_("threads"), default=1, db_default=1)
     running = models.IntegerField(_("running"), default=0, db_default=0)
     finished = models.BigIntegerField(_("finished"), default=0, db_default=0)
-    memory = models.BigIntegerField(_("memory"), default=0, db_default=0)  # bytes resident
+    memory = models.BigIntegerField(_("memory"), default=0, db_default=0)  # resident bytes
     version = models.CharField(_("version"), max_length=32, default="", db_default="")
     draining = models.BooleanField(_("draining"), default=False, db_default=False)
     started_at = models.DateTimeField(_("started at"))
@@ -222,7 +233,7 @@ class Worker(models.Model):
 
 
 class QueueState(models.Model):
-    """The pause flag of a queue."""
+    """Whether a queue is paused."""
 
     queue = ExactCharField(_("queue"), max_length=QUEUE, primary_key=True)
     paused = models.BooleanField(_("paused"), default=False, db_default=False)
@@ -238,9 +249,9 @@ class QueueState(models.Model):
 
 
 class Throughput(models.Model):
-    """Counts of one settlement, only ever inserted and rolled up; sums over its rows are the totals since ever.
+    """Counts of settled jobs. Rows are only inserted and rolled up, so the sums over all rows are the all-time totals.
 
-    Rows of one histogram cell each: `wait_bucket` and `run_bucket` index `djqueue.counters.BUCKETS`.
+    Each row is one histogram cell: `wait_bucket` and `run_bucket` are positions in `djqueue.sql.throughput.BUCKETS`.
     """
 
     minute = models.DateTimeField()
@@ -254,7 +265,9 @@ class Throughput(models.Model):
     cancelled = models.BigIntegerField(default=0, db_default=0)
     wait_sum = models.FloatField(default=0, db_default=0)  # seconds
     run_sum = models.FloatField(default=0, db_default=0)
-    rolled = models.SmallIntegerField(default=0, db_default=0)  # 0 as settled, then per minute, hour, day
+    rolled = models.SmallIntegerField(
+        default=0, db_default=0
+    )  # 0 if not rolled up, then per minute, hour, day, all time
 
     class Meta:
         verbose_name = _("throughput")
@@ -266,18 +279,3 @@ class Throughput(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue} {self.task} {self.minute:%Y-%m-%d %H:%M}"
-
-
-class Duty(models.Model):
-    """When a maintenance duty was last done, and by whom; taken by compare-and-set."""
-
-    name = ExactCharField(max_length=64, primary_key=True)
-    done_at = models.DateTimeField()
-    done_by = ExactCharField(max_length=NAME, default="", db_default="")
-
-    class Meta:
-        verbose_name = _("duty")
-        verbose_name_plural = _("duties")
-
-    def __str__(self) -> str:
-        return str(self.name)

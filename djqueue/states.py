@@ -1,4 +1,4 @@
-"""The states of a job and the words that settle it."""
+"""The states of a job, the verdicts that settle it, and other enumerations."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Status(TextChoices):
-    # Waits for its run_at (a delay, a retry, a snooze); the promoter takes it out.
+    # Waits for its run_at (a delay, a retry, a snooze); the promoter makes it pending.
     SCHEDULED = "scheduled", _("scheduled")
-    # May be claimed now.
+    # Can be claimed now.
     PENDING = "pending", _("pending")
-    # Held by a worker under a lease; its holder settles it, or the reaper takes it back.
+    # Held by a worker under a lease; the worker settles it, or the reaper takes it back.
     CLAIMED = "claimed", _("claimed")
     # Succeeded; kept in DoneJob for KEEP_DONE.
     DONE = "done", _("done")
-    # Out of attempts or failed for good; kept in DeadJob for KEEP_DEAD, may be requeued.
+    # Failed permanently or out of attempts; kept in DeadJob for KEEP_DEAD, can be requeued.
     DEAD = "dead", _("dead")
-    # Taken out by a person or by itself; kept in DoneJob for KEEP_DONE.
+    # Cancelled by a call or by its task; kept in DoneJob for KEEP_DONE.
     CANCELLED = "cancelled", _("cancelled")
 
 
@@ -27,19 +27,19 @@ TERMINAL = (Status.DONE, Status.DEAD, Status.CANCELLED)
 
 
 class Verdict(StrEnum):
-    """What the holder of a lease says of its job."""
+    """How the holder of a lease settles its job."""
 
-    ACK = "ack"  # it succeeded
-    NACK = "nack"  # this attempt failed
-    DEAD_LETTER = "dead_letter"  # it can never succeed
-    CANCEL = "cancel"  # it gave up on request
-    SNOOZE = "snooze"  # come back later, attempt returned
-    RELEASE = "release"  # give back at once, attempt returned
-    REAP = "reap"  # its holder let the lease run out; said by the reaper
+    ACK = "ack"  # the attempt succeeded
+    NACK = "nack"  # the attempt failed
+    DEAD_LETTER = "dead_letter"  # the job can never succeed
+    CANCEL = "cancel"  # the task stopped because a cancel was requested
+    SNOOZE = "snooze"  # run the job again later, without counting the attempt
+    RELEASE = "release"  # give the job back immediately, without counting the attempt
+    REAP = "reap"  # the lease expired; set by the reaper
 
 
 class Outcome(StrEnum):
-    """What became of a job when a verdict was applied to its row."""
+    """The result of applying a verdict to a job's row."""
 
     DONE = "done"
     DEAD = "dead"
@@ -47,42 +47,48 @@ class Outcome(StrEnum):
     RETRYING = "retrying"
     SNOOZED = "snoozed"
     RELEASED = "released"
-    LOST = "lost"  # the lease was gone: nothing changed
+    LOST = "lost"  # the lease was lost; nothing was changed
+    LOCKED = "locked"  # the row is locked by another transaction; nothing was changed, try again
+
+
+WAITING_AGAIN = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
+ENDED = (Outcome.DONE, Outcome.DEAD, Outcome.CANCELLED)
 
 
 class CancelOutcome(StrEnum):
-    """What a cancel did."""
+    """The result of a cancel."""
 
-    REMOVED = "removed"  # it was waiting: it has ended as cancelled
-    REQUESTED = "requested"  # it is claimed: its holder is told, and decides
-    NOT_FOUND = "not_found"  # there is no such job, or it has ended
+    REMOVED = "removed"  # the job was waiting and is now cancelled
+    REQUESTED = "requested"  # the job is claimed; its worker is notified
+    NOT_FOUND = "not_found"  # the job does not exist, or has finished
 
     @property
     def acted(self) -> bool:
+        """Whether the cancel had an effect."""
         return self is not CancelOutcome.NOT_FOUND
 
 
 class DedupUntil(StrEnum):
-    """How long a dedup key is held."""
+    """How long a job holds its dedup key."""
 
     CLAIMED = "claimed"
     DONE = "done"
 
 
 class Misfire(StrEnum):
-    """What becomes of slots that nobody fired in time."""
+    """What happens to slots that were not fired in time."""
 
-    SKIP = "skip"  # nothing: the next one fires
-    ONCE = "once"  # the last of them fires
-    ALL = "all"  # each of them fires, up to a cap
+    SKIP = "skip"  # none of them fires
+    ONCE = "once"  # only the latest of them fires
+    ALL = "all"  # all of them fire, up to misfire_cap
 
 
 class Overlap(StrEnum):
-    """What becomes of a slot while an earlier job of its schedule is live."""
+    """What happens to a slot while an earlier job of its schedule is live."""
 
-    ALLOW = "allow"  # it fires
-    SKIP = "skip"  # it does not
-    REPLACE = "replace"  # it fires, and the earlier job is cancelled if it still waits
+    ALLOW = "allow"  # the slot fires
+    SKIP = "skip"  # the slot does not fire
+    REPLACE = "replace"  # the slot fires, and the earlier job is cancelled if it is waiting
 
 
 HIGH = 100

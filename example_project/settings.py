@@ -1,4 +1,4 @@
-"""Settings of the example project: SQLite beside this file, or whatever DATABASE_URL names."""
+"""Settings of the example project: SQLite in this directory, or the database of DATABASE_URL."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ TEMPLATES = [
 
 DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{BASE_DIR / 'example.sqlite3'}")}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    # What several processes need to share one SQLite file: readers beside a writer, and writers that wait their turn.
+    # For several processes on one SQLite file: readers do not block the writer, and writers wait for each other.
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import faulthandler
 import os
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -12,7 +17,11 @@ from django.test.utils import setup_databases, teardown_databases
 
 CONFORMANCE = [alias for alias in django_settings.DATABASES if alias != "default"]
 PLAIN = [alias for alias in CONFORMANCE if not alias.startswith("postgresql_")]
-TABLES = ["job", "donejob", "deadjob", "kv", "schedule", "worker", "queuestate", "throughput", "duty"]
+# A test that times out may hang again in its clean-up, for example where it joins a thread: it is interrupted so often.
+INTERRUPT_EVERY = 5.0
+EXIT_WITHIN = 60.0
+TIMEOUT = pytest.StashKey[Any]()
+TABLES = ["job", "donejob", "deadjob", "kv", "schedule", "worker", "queuestate", "throughput"]
 
 
 @pytest.fixture(scope="session")
@@ -74,3 +83,34 @@ def pytest_report_header() -> str:
 def pytest_terminal_summary(terminalreporter) -> None:
     if "mysql" not in CONFORMANCE:
         terminalreporter.write_line("MariaDB was not tested: set DJQUEUE_TEST_MYSQL_URL, for example by .ci/run")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:
+    item.stash[TIMEOUT] = settings
+    armed = yield
+    if settings.method == "signal":
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, INTERRUPT_EVERY)
+    return armed
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Time the teardown by itself: pytest-timeout cancels the timer of a test that has failed."""
+    if (settings := item.stash.get(TIMEOUT, None)) is not None:
+        item.config.hook.pytest_timeout_cancel_timer(item=item)
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=settings)
+    return (yield)
+
+
+def pytest_unconfigure() -> None:
+    """Exit all the same if a thread that a test left behind would keep the interpreter alive."""
+    watchdog = threading.Timer(EXIT_WITHIN, exit_with_stacks)
+    watchdog.daemon = True
+    watchdog.start()
+
+
+def exit_with_stacks() -> None:
+    faulthandler.dump_traceback()
+    atexit._run_exitfuncs()  # they stop the PostgreSQL server
+    os._exit(1)

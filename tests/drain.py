@@ -25,11 +25,14 @@ def drain(seed: int) -> dict[str, Any]:
             settle.ack(job) if job.attempt > 1 or random.random() < 0.9 else settle.nack(job, "boom", delay=0)
             for job in jobs
         ]
-        for item, settled in zip(items, settle.settle_many(items), strict=True):
-            assert not isinstance(settled, Exception), settled
-            lost += settled.outcome == Outcome.LOST
-            if settled.outcome == Outcome.DONE:
-                acked.append(str(item.id))
+        while items:  # a claimer that looks at a row just now has it locked for a moment
+            answers = list(zip(items, settle.settle_many(items), strict=True))
+            for item, settled in answers:
+                assert not isinstance(settled, Exception), settled
+                lost += settled.outcome == Outcome.LOST
+                if settled.outcome == Outcome.DONE:
+                    acked.append(str(item.id))
+            items = [item for item, settled in answers if settled.outcome == Outcome.LOCKED]
     return {"acked": acked, "lost": lost}
 
 

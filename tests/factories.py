@@ -1,4 +1,4 @@
-"""Rows in every state, made directly, as other releases and hands may have left them."""
+"""Rows in every state, created directly, as another release or a manual change may have left them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import factory
 from django.db import models
 
 from djqueue.conf import config
-from djqueue.models import KV, DeadJob, DoneJob, Duty, Job, QueueState, Schedule, Throughput, Worker
-from djqueue.uuid7 import uuid7
+from djqueue.core.uuid7 import uuid7
+from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule, Throughput, Worker
 
 
 def now() -> datetime:
@@ -146,11 +146,3 @@ class ThroughputFactory(InQueueDatabase):
     wait_bucket = 0
     run_bucket = 0
     done = 1
-
-
-class DutyFactory(InQueueDatabase):
-    class Meta:
-        model = Duty
-
-    name = factory.Sequence(lambda n: f"duty-{n}")
-    done_at = factory.LazyFunction(now)

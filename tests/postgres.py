@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -59,6 +60,15 @@ def _control(*arguments: str) -> None:
 
     server = _servers[0]
     pgexec("pg_ctl", ("-w", "-D", str(server.pgdata), *arguments), bin_path=server.bin_path, user=server.system_user)
+
+
+def signal_all(number: int) -> None:
+    """Send a signal to every process of the server that we started."""
+    postmaster = int((Path(_servers[0].pgdata) / "postmaster.pid").read_text().split()[0])
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    for pid in [postmaster, *map(int, children)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def is_ours() -> bool:

@@ -11,9 +11,10 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 
 import djqueue
-from djqueue import call, handle, kv, maintenance, schedules
-from djqueue.lifecycle.wait import _wait_for
+from djqueue import call, current, kv, maintenance, schedules
+from djqueue import jobs as handle
 from djqueue.models import Job
+from djqueue.waiting.wait import wait_for
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory
 from tests.tools import claim_one, in_thread, rows
@@ -33,7 +34,8 @@ BLOCKING = {
     ],
     djqueue.Task: ["enqueue", "enqueue_many", "delay"],
     djqueue.Queue: ["claim", "claim_wait", "stats", "dead_jobs", "clear_dead", "pause", "resume"],
-    djqueue.ClaimedJob: ["ack", "nack", "dead_letter", "snooze", "release", "renew", "progress"],
+    djqueue.ClaimedJob: ["ack", "nack", "dead_letter", "snooze", "release", "renew", "progress", "wait_for_cancel"],
+    current.CurrentJob: ["wait_for_cancel"],
     handle.JobHandle: ["status", "wait", "cancel", "job"],
     kv: ["get", "set", "delete", "compare_and_set"],
     maintenance: ["reap", "promote", "sweep_done", "sweep_dead", "sweep_kv", "roll_up", "fire_schedules"],
@@ -42,13 +44,13 @@ BLOCKING = {
 
 
 @pytest.mark.parametrize(("owner", "name"), [(owner, name) for owner, names in BLOCKING.items() for name in names])
-def test_every_blocking_call_has_its_twin(owner, name):
+def test_every_blocking_call_has_an_async_version(owner, name):
     twin = getattr(owner, {"wait": "await_"}.get(name, f"a{name}"))
     assert inspect.iscoroutinefunction(twin)
     assert list(inspect.signature(twin).parameters) == list(inspect.signature(getattr(owner, name)).parameters)
 
 
-def test_a_job_lives_its_life_in_async_code(database):
+def test_the_whole_life_of_a_job_in_async_code(database):
     async def live() -> None:
         first = await add.aenqueue(1, b=2)
         more = await add.aenqueue_many([call(2), call(3)])
@@ -89,7 +91,7 @@ def test_a_job_lives_its_life_in_async_code(database):
     async_to_sync(live)()
 
 
-def test_waiting_does_not_hold_up_the_loop(database, configure):
+def test_waiting_does_not_block_the_event_loop(database, configure):
     """While one waits, others of the loop, and synchronous code of the same request, go on."""
     configure(POLL_INTERVAL=0.05)
 
@@ -120,7 +122,7 @@ def test_waiting_does_not_hold_up_the_loop(database, configure):
     async_to_sync(scene)()
 
 
-def test_async_waits_answer_like_sync_ones(database):
+def test_async_waits_return_the_same_outcomes_as_sync_waits(database):
     async def scene() -> None:
         handle = await add.aenqueue(1)
         assert (await handle.await_(0)).timed_out
@@ -150,8 +152,8 @@ def test_waiting_inside_a_transaction_is_refused_in_async_code_too(database):
             async_to_sync(handle.await_)(1)
 
 
-def test_a_cancelled_wait_leaves_nobody_behind(database):
-    from djqueue.listener import listener
+def test_a_cancelled_wait_leaves_no_waiter_behind(database):
+    from djqueue.waiting.listener import listener
 
     async def scene() -> None:
         handle = await add.aenqueue(1)
@@ -167,7 +169,7 @@ def test_a_cancelled_wait_leaves_nobody_behind(database):
     async_to_sync(scene)()
 
 
-def test_twins_share_the_thread_of_synchronous_code(database):
+def test_async_versions_share_the_thread_of_synchronous_code(database):
     """So a requeue from an async view is part of its ATOMIC_REQUESTS transaction."""
     row = DeadJobFactory()
 
@@ -183,12 +185,12 @@ def test_twins_share_the_thread_of_synchronous_code(database):
 
 
 @pytest.mark.parametrize("ticks", range(5))
-def test_a_cancel_that_meets_the_bell_is_not_lost(ticks):
+def test_a_cancel_at_the_same_time_as_a_wake_up_is_not_lost(ticks):
     """However far the bell's own waking has come."""
 
     async def scene() -> None:
         bell = asyncio.Event()
-        waiting = asyncio.create_task(_wait_for(bell, 30))
+        waiting = asyncio.create_task(wait_for(bell, 30))
         await asyncio.sleep(0.01)
         bell.set()
         for _ in range(ticks):

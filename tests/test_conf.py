@@ -12,6 +12,7 @@ from djqueue.conf import FOR_EVER, Config, QueueConfig, config
 
 def test_defaults(settings):
     del settings.DJQUEUE
+    conf._forget(setting="DJQUEUE")  # deleting a setting sends no signal
     assert config() == Config()
     assert (config().max_attempts, config().lease, config().timeout, config().priority) == (3, 30, None, 1000)
     assert (config().backoff_base, config().backoff_max, config().backoff_jitter) == (1, 300, 0.1)
@@ -31,11 +32,11 @@ def test_durations_are_seconds_or_timedeltas(settings):
     }
     assert (config().lease, config().keep_done, config().keep_dead) == (120, FOR_EVER, 0)
     assert config().queue("email") == QueueConfig(lease=1.5, keep_done=FOR_EVER, concurrency=2)
-    assert config().keep_done_for("email") == FOR_EVER
-    assert config().lease_for("other") == 120
+    assert config().for_queue("email", "keep_done") == FOR_EVER
+    assert config().for_queue("other", "lease") == 120
 
 
-def test_what_a_queue_does_not_say_falls_through(settings):
+def test_unset_options_of_a_queue_fall_back_to_the_default(settings):
     settings.DJQUEUE = {"BACKOFF_MAX": 50, "BACKOFF_JITTER": 0, "QUEUES": {"q": {"backoff_base": 9}}}
     assert [config().backoff_for("q").delay(n) for n in (1, 2, 3, 4)] == [9, 18, 36, 50]
 
@@ -43,25 +44,25 @@ def test_what_a_queue_does_not_say_falls_through(settings):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"MAX_ATEMPTS": 3}, "unknown key 'MAX_ATEMPTS'. Did you mean 'MAX_ATTEMPTS'?"),
-        ({"max_attempts": 3}, "unknown key 'max_attempts'"),
-        ({"QUEUES": {"q": {"leese": 3}}}, "DJQUEUE['QUEUES']['q'] has the unknown key 'leese'. Did you mean 'lease'?"),
-        ({"QUEUES": {"q": 5}}, "must be a name with a dictionary"),
-        ({"QUEUES": []}, "QUEUES must be a dictionary"),
-        ({"LEASE": "30"}, "LEASE must be seconds or a timedelta, not str"),
-        ({"LEASE": -1}, "LEASE must be between 0"),
+        ({"MAX_ATEMPTS": 3}, "Unknown key 'MAX_ATEMPTS' in DJQUEUE. Did you mean 'MAX_ATTEMPTS'?"),
+        ({"max_attempts": 3}, "Unknown key 'max_attempts' in DJQUEUE"),
+        ({"QUEUES": {"q": {"leese": 3}}}, "Unknown key 'leese' in DJQUEUE['QUEUES']['q']. Did you mean 'lease'?"),
+        ({"QUEUES": {"q": 5}}, "must map a queue name to a dictionary of options, got 5"),
+        ({"QUEUES": []}, "QUEUES must be a dictionary, got list"),
+        ({"LEASE": "30"}, "LEASE must be seconds or a timedelta, got '30'"),
+        ({"LEASE": -1}, "LEASE must be between 0 seconds and 100 years, got -1"),
         ({"MAX_ATTEMPTS": 0}, "MAX_ATTEMPTS must be a whole number from 1"),
         ({"MAX_ATTEMPTS": True}, "MAX_ATTEMPTS must be a whole number"),
-        ({"POLL_INTERVAL": 0}, "POLL_INTERVAL must be more than 0"),
-        ({"NOTIFY": 1}, "NOTIFY must be True or False"),
-        ({"DATABASE": "nowhere"}, "DATABASE names 'nowhere', which is not in DATABASES"),
-        ({"BACKOFF_JITTER": -1}, "BACKOFF_JITTER must be a fraction"),
-        ({"database": "default"}, "unknown key 'database'. Did you mean 'DATABASE'?"),
+        ({"POLL_INTERVAL": 0}, "POLL_INTERVAL must be greater than 0, got 0"),
+        ({"NOTIFY": 1}, "NOTIFY must be True or False, got 1"),
+        ({"DATABASE": "nowhere"}, "DATABASE must be an alias in DATABASES (default, "),
+        ({"BACKOFF_JITTER": -1}, "BACKOFF_JITTER must be a number from 0 to 10, got -1"),
+        ({"database": "default"}, "Unknown key 'database' in DJQUEUE. Did you mean 'DATABASE'?"),
         ({"QUEUES": {"q": {"MAX_ATTEMPTS": 3}}}, "Did you mean 'max_attempts'?"),
-        ([], "DJQUEUE must be a dictionary"),
+        ([], "DJQUEUE must be a dictionary, got list"),
     ],
 )
-def test_mistakes_are_found_by_the_system_check_and_at_use(settings, given, message):
+def test_mistakes_are_reported_by_the_system_check_and_at_first_use(settings, given, message):
     settings.DJQUEUE = given
     [found] = [error for error in run_checks(tags=["djqueue"]) if error.id == "djqueue.E001"]
     assert message in found.msg
@@ -75,12 +76,12 @@ def test_every_mistake_is_listed(settings):
     assert len(conf.problems()) == 3
 
 
-def test_a_naive_project_is_told(settings):
+def test_use_tz_false_is_a_check_error(settings):
     settings.USE_TZ = False
     assert [error.id for error in run_checks(tags=["djqueue"])] == ["djqueue.E002"]
 
 
-def test_eager_is_not_silently_ignored(settings):
+def test_eager_is_a_check_warning(settings):
     settings.DJQUEUE = {"EAGER": True}
     assert [error.id for error in run_checks(tags=["djqueue"])] == ["djqueue.W001"]
 

@@ -41,7 +41,7 @@ FIRST = {
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_any_call_may_come_first(database, first):
+def test_any_call_works_as_the_first_on_a_new_connection(database, first):
     DeadJobFactory()
 
     def alone() -> None:

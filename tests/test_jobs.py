@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -41,14 +42,14 @@ def test_an_unknown_id_finds_nothing(database):
     assert djqueue.get_job(uuid4()) is None
 
 
-def test_instants_are_aware_and_survive_the_round_trip(database):
+def test_datetimes_are_aware_and_survive_the_round_trip(database):
     row = JobFactory(claimed=True)
     record = djqueue.get_job(row.pk)
     assert record.lease_expires_at == row.lease_expires_at
     assert record.enqueued_at.utcoffset() is not None
 
 
-def test_dead_jobs_come_in_the_order_of_their_ids(database):
+def test_dead_jobs_are_ordered_by_id(database):
     ids = sorted(DeadJobFactory(queue="q").pk for _ in range(5))
     DeadJobFactory(queue="other")
     queue = djqueue.Queue("q")
@@ -62,7 +63,18 @@ def test_dead_jobs_come_in_the_order_of_their_ids(database):
         queue.dead_jobs(limit=-1)
 
 
-def test_a_row_spoilt_by_hand_is_still_shown(database):
+def test_dead_jobs_without_their_payload_read_no_large_column(database):
+    dead = DeadJobFactory(args=[1], kwargs={"a": 1}, headers={"h": 1}, progress={"done": 1}, worker_ids=["w"])
+    with statements_sent() as sent:
+        [record] = djqueue.Queue("default").dead_jobs(payload=False)
+    [sql] = sent
+    assert not {"args", "kwargs", "headers", "errors", "progress"} & set(re.findall(r"\w+", sql))
+    assert (record.args, record.kwargs, record.headers, record.errors) == ([], {}, {}, [])
+    assert (record.result, record.progress) == (None, None)
+    assert (record.id, record.task, record.last_error, record.worker_ids) == (dead.id, dead.task, "boom", ["w"])
+
+
+def test_a_row_with_invalid_json_can_be_read(database):
     from django.db.models import TextField, Value
 
     row = DeadJobFactory()
@@ -73,7 +85,7 @@ def test_a_row_spoilt_by_hand_is_still_shown(database):
     assert rows(DeadJob).get().args == "{spoilt"
 
 
-def test_a_handle_knows_its_job(database):
+def test_a_handle_reads_its_job(database):
     handle = add.enqueue(1)
     assert handle.status() == djqueue.Status.PENDING
     claim_one().ack(5)

@@ -13,42 +13,42 @@ from tests.tools import claim_one, in_threads, rows, statements_sent
 
 
 @pytest.mark.parametrize("value", [None, 0, "", "ü😀", [1, {"a": None}], {"z": 1, "a": 2.5}, True])
-def test_values_come_back(database, value):
+def test_values_are_read_as_they_were_written(database, value):
     kv.set("runs/42", value)
     assert kv.get("runs/42") == value
 
 
-def test_an_absent_key_gives_the_default(database):
+def test_a_missing_key_returns_the_default(database):
     assert kv.get("nothing") is None
     assert kv.get("nothing", default=5) == 5
 
 
-def test_a_stored_null_is_not_absent(database):
+def test_a_stored_null_is_not_missing(database):
     kv.set("k", None)
     assert kv.get("k", default=5) is None
 
 
-def test_set_writes_over(database):
+def test_set_overwrites(database):
     kv.set("k", 1, expires_in=60)
     kv.set("k", 2)
     assert kv.get("k") == 2
     assert rows(KV).get().expires_at is None
 
 
-def test_delete_tells_whether_there_was_something(database):
+def test_delete_returns_whether_the_key_existed(database):
     kv.set("k", 1)
     assert kv.delete("k") is True
     assert kv.delete("k") is False
     assert kv.get("k") is None
 
 
-def test_keys_are_exact(database):
+def test_keys_are_compared_exactly(database):
     kv.set("k", 1)
     for key in ("K", "k ", "ķ"):
         assert kv.get(key) is None
 
 
-def test_an_expired_key_is_absent(database):
+def test_an_expired_key_is_missing(database):
     KVFactory(key="old", value=1, expires_at=ago(1))
     kv.set("now", 1, expires_in=0)
     kv.set("later", 1, expires_in=60)
@@ -71,7 +71,7 @@ def test_compare_and_set(database):
     assert kv.compare_and_set("k", None, None) is True
 
 
-def test_compare_and_set_takes_an_expired_or_null_key_for_absent(database):
+def test_compare_and_set_treats_an_expired_or_null_key_as_missing(database):
     KVFactory(key="old", value=1, expires_at=ago(1))
     assert kv.compare_and_set("old", 1, 2) is False
     assert kv.compare_and_set("old", None, 3) is True
@@ -86,8 +86,8 @@ def test_compare_and_set_keeps_the_expiry(database):
     assert rows(KV).get().expires_at is not None
 
 
-def test_counting_by_compare_and_set_loses_nothing(database):
-    """Invariant: of many who write at once, those who are told yes have written."""
+def test_concurrent_counting_with_compare_and_set_loses_nothing(database):
+    """Invariant: every concurrent writer that gets True has written its value."""
 
     def count(number: int) -> int:
         won = 0
@@ -100,7 +100,7 @@ def test_counting_by_compare_and_set_loses_nothing(database):
     assert kv.get("counter") == 40
 
 
-def test_creating_races_and_one_wins(database):
+def test_one_of_several_concurrent_creations_wins(database):
     for n in range(5):
         assert sum(in_threads(4, lambda number, n=n: kv.compare_and_set(f"k{n}", None, number + 1))) == 1
 
@@ -145,7 +145,7 @@ def test_kv_is_part_of_the_transaction(database):
     assert (kv.get("k"), kv.get("new")) == (1, None)
 
 
-def test_kv_never_touches_the_queue(database):
+def test_kv_does_not_affect_the_queue(database):
     handle = add.using(kv={"k": 1}).enqueue(1)
     kv.set("k", 2)
     kv.delete("k")
@@ -161,6 +161,6 @@ def test_reads_and_writes_are_single_statements(database):
         assert len(sent) == 1
 
 
-def test_what_was_written_through_the_model_can_be_compared(database):
+def test_values_written_through_the_model_can_be_compared(database):
     KVFactory(key="k", value={"b": 1, "a": [2]})
     assert kv.compare_and_set("k", {"a": [2], "b": 1}, 3) is True

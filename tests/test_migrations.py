@@ -10,7 +10,6 @@ from django.db.migrations.state import ProjectState
 from tests.factories import (
     DeadJobFactory,
     DoneJobFactory,
-    DutyFactory,
     JobFactory,
     KVFactory,
     QueueStateFactory,
@@ -29,7 +28,7 @@ def test_the_models_have_their_migrations(database):
     call_command("makemigrations", "djqueue", check=True, dry_run=True, verbosity=0)
 
 
-def test_every_table_takes_its_rows(database):
+def test_every_table_accepts_rows(database):
     for factory in (
         JobFactory,
         DoneJobFactory,
@@ -39,7 +38,6 @@ def test_every_table_takes_its_rows(database):
         WorkerFactory,
         QueueStateFactory,
         ThroughputFactory,
-        DutyFactory,
     ):
         row = factory()
         row.refresh_from_db(using=database)
@@ -47,7 +45,7 @@ def test_every_table_takes_its_rows(database):
 
 
 @pytest.mark.databases("postgresql")
-def test_postgresql_is_told_how_the_table_lives(database):
+def test_postgresql_storage_parameters_are_set(database):
     with connections[database].cursor() as cursor:
         cursor.execute("SELECT reloptions FROM pg_class WHERE relname = 'djqueue_job'")
         options = " ".join(cursor.fetchone()[0])
@@ -56,7 +54,7 @@ def test_postgresql_is_told_how_the_table_lives(database):
 
 
 @pytest.mark.databases("postgresql", "sqlite")
-def test_indexes_are_partial_where_that_is_possible(database):
+def test_indexes_are_partial_where_supported(database):
     sql = {
         "postgresql": "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'djqueue_job'",
         "sqlite": "SELECT name, sql FROM sqlite_master WHERE tbl_name = 'djqueue_job' AND type = 'index'",
@@ -67,6 +65,7 @@ def test_indexes_are_partial_where_that_is_possible(database):
     for name, condition in {
         "djqueue_job_claim": "pending",
         "djqueue_job_due": "scheduled",
+        "djqueue_job_scheduled": "scheduled",
         "djqueue_job_claimed": "claimed",
         "djqueue_job_dedup": "IS NOT NULL",
         "djqueue_job_slot": "IS NOT NULL",
@@ -76,7 +75,7 @@ def test_indexes_are_partial_where_that_is_possible(database):
 
 
 @pytest.mark.databases("sqlite", "mysql", "postgresql")
-def test_migrating_away_and_back_leaves_a_working_queue(database):
+def test_migrating_to_zero_and_back_leaves_a_working_queue(database):
     call_command("migrate", "djqueue", "zero", database=database, verbosity=0)
     try:
         assert "djqueue_job" not in connections[database].introspection.table_names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,13 +10,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 
 import djqueue
 from djqueue import call, signals
+from djqueue.core.records import JobRecord
 from djqueue.lifecycle import claim as claiming
 from djqueue.lifecycle import settle
-from djqueue.records import JobRecord
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory
 from tests.tools import claim_one
@@ -76,7 +78,7 @@ def test_retry_then_success(database, heard):
     assert (retrying["attempt"], retrying["delay"], retrying["error"]) == (2, 0, "boom")
 
 
-def test_retry_to_death(database, heard):
+def test_retries_until_dead(database, heard):
     add.using(max_attempts=2).enqueue(1)
     claim_one().nack("one", delay=0)
     claim_one().nack("two")
@@ -92,7 +94,7 @@ def test_permanent_failure(database, heard):
 
 
 @pytest.mark.parametrize("act", [lambda job: job.snooze(0), lambda job: job.release()])
-def test_snooze_and_release_say_nothing(database, heard, act):
+def test_snooze_and_release_send_nothing(database, heard, act):
     add.enqueue(1)
     act(claim_one())
     assert heard.names == ["queued", "started"]
@@ -106,7 +108,7 @@ def test_cancel_of_a_waiting_job(database, heard):
     assert heard.last("cancelled")["job"].status == "cancelled"
 
 
-def test_cancel_of_a_claimed_job_is_told_when_it_ends(database, heard):
+def test_cancel_of_a_claimed_job_is_sent_when_it_ends(database, heard):
     handle = add.enqueue(1)
     job = claim_one()
     handle.cancel()
@@ -116,7 +118,7 @@ def test_cancel_of_a_claimed_job_is_told_when_it_ends(database, heard):
     assert (heard.last("cancelled")["error"], heard.last("cancelled")["attempt"]) == ("gave up", 1)
 
 
-def test_cancel_of_a_claimed_job_that_goes_on(database, heard):
+def test_a_claimed_job_that_ignores_a_cancel_sends_completed(database, heard):
     handle = add.enqueue(1)
     job = claim_one()
     handle.cancel()
@@ -124,7 +126,7 @@ def test_cancel_of_a_claimed_job_that_goes_on(database, heard):
     assert heard.names == ["queued", "started", "completed"]
 
 
-def test_cancel_of_what_is_not_there_says_nothing(database, heard):
+def test_cancel_of_a_missing_job_sends_nothing(database, heard):
     djqueue.cancel(DeadJobFactory().pk)
     assert heard.names == []
 
@@ -142,14 +144,14 @@ def test_reap(database, heard):
     assert heard.last("dead_letter")["sender"] is add
 
 
-def test_a_reap_that_returns_the_attempt_says_nothing(database, heard):
+def test_a_reap_that_returns_the_attempt_sends_nothing(database, heard):
     add.enqueue(1)
-    claiming.claim({"default": 1}, lease=0, started=False)
+    claiming.claim({"default": 1}, lease=0, begin=0)
     djqueue.maintenance.reap()
     assert heard.names == ["queued"]
 
 
-def test_an_unknown_task_that_dies_sends_its_death_alone(database, heard):
+def test_a_dead_job_of_an_unknown_task_sends_dead_letter_only(database, heard):
     djqueue.enqueue("nobody.knows")
     job = claim_one()
     settle.settle_one(job, settle.dead_letter(job, "no task registered", unknown=True))
@@ -213,7 +215,7 @@ def test_nothing_is_sent_after_a_rollback(database, heard):
     assert heard.names == []
 
 
-def test_a_rolled_back_savepoint_silences_only_its_own(database, heard):
+def test_a_rolled_back_savepoint_suppresses_only_its_own_signals(database, heard):
     with transaction.atomic(using=database):
         kept = add.enqueue(1)
         with pytest.raises(RuntimeError), transaction.atomic(using=database):
@@ -257,7 +259,7 @@ def test_the_sender_is_the_registered_task(database):
     assert got == [add, add]
 
 
-def test_on_dead_is_called_for_every_way_to_die(database, caplog):
+def test_on_dead_is_called_for_every_way_to_become_dead(database, caplog):
     deaths: list[tuple[str, int]] = []
 
     def bury(job: JobRecord, attempts: int) -> None:
@@ -281,8 +283,34 @@ def test_on_dead_is_called_for_every_way_to_die(database, caplog):
     assert djqueue.stats("default").dead == 3
 
 
+@pytest.mark.parametrize("kind", ["plain", "partial"])
+def test_an_on_dead_that_is_a_coroutine_function_is_awaited(database, caplog, kind):
+    deaths: list[tuple[str, int]] = []
+
+    async def bury(job: JobRecord, attempts: int) -> None:
+        await asyncio.sleep(0)
+        deaths.append((job.last_error, attempts))
+        raise RuntimeError("cannot bury")
+
+    @djqueue.task(name=f"tests.{kind}_mortal.{database}", on_dead=bury if kind == "plain" else partial(bury))
+    def mortal() -> None: ...
+
+    mortal.enqueue()
+    claim_one().dead_letter("no")
+    assert deaths == [("no", 1)]
+    assert "cannot bury" in caplog.text
+
+    async def in_a_loop() -> None:
+        await mortal.aenqueue()
+        [job] = await djqueue.Queue("default").aclaim()
+        await job.adead_letter("again")
+
+    async_to_sync(in_a_loop)()
+    assert deaths == [("no", 1), ("again", 1)]
+
+
 def test_the_record_is_the_job_as_it_was(database, heard):
-    """What a receiver needs is there: the errors with their tracebacks, who worked on it, and when."""
+    """The record has what a receiver needs: the errors with their tracebacks, the workers, and the times."""
     handle = add.using(max_attempts=2, dedup_key="k", dedup_until="done").enqueue(1)
     first = claim_one()
     assert heard.last("started")["job"] == replace(handle.job(), errors=[])
@@ -303,7 +331,7 @@ def test_the_record_is_the_job_as_it_was(database, heard):
     assert heard.last("cancelled")["job"] == handle.job()
 
 
-def test_without_a_kept_row_the_record_tells_what_is_known(configure, heard):
+def test_without_a_kept_row_the_record_has_what_the_worker_knows(configure, heard):
     configure(KEEP_DONE=0)
     handle = add.enqueue(1)
     claim_one().ack("fine")
@@ -312,14 +340,14 @@ def test_without_a_kept_row_the_record_tells_what_is_known(configure, heard):
 
 
 @pytest.mark.parametrize("act", [lambda job: job.nack("x"), lambda job: job.dead_letter("x")])
-def test_an_unknown_task_dies_alone_whoever_settles_it(database, heard, act):
+def test_an_unknown_task_sends_dead_letter_only_whichever_process_settles_it(database, heard, act):
     djqueue.enqueue("nobody.knows", max_attempts=1)
     act(claim_one())
     assert heard.names == ["queued", "started", "dead_letter"]
 
 
 def test_with_autocommit_off_nothing_is_sent(database, heard):
-    """There is no telling whether a transaction that is managed by hand will be committed."""
+    """With autocommit off, djqueue cannot know whether the transaction will be committed."""
     transaction.set_autocommit(False, using=database)
     try:
         add.enqueue(1)

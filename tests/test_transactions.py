@@ -93,7 +93,7 @@ def test_atomic_without_savepoints(database, heard):  # noqa: F811
     assert heard.names == []
 
 
-def test_a_transaction_on_another_alias_is_not_ours(database, heard):  # noqa: F811
+def test_a_transaction_on_another_alias_does_not_affect_jobs(database, heard):  # noqa: F811
     with pytest.raises(RuntimeError), transaction.atomic(using="default"):
         add.enqueue(1)
         add.using(on_commit="default").enqueue(2)
@@ -102,7 +102,7 @@ def test_a_transaction_on_another_alias_is_not_ours(database, heard):  # noqa: F
     assert [job.args for job in rows(Job).all()] == [[1]]
 
 
-def test_two_aliases_commit_each_for_itself(database, heard):  # noqa: F811
+def test_two_aliases_commit_independently(database, heard):  # noqa: F811
     with transaction.atomic(using=database):
         add.enqueue(1)
         with pytest.raises(RuntimeError), transaction.atomic(using="default"):

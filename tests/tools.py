@@ -19,7 +19,7 @@ from djqueue.conf import config
 from djqueue.models import DeadJob, DoneJob, Job
 from djqueue.sql import statements
 
-# SQLite locks the file: whoever meets a lock there waits for it.
+# SQLite locks the file: a connection that finds it locked waits.
 WITH_ROW_LOCKS = ("postgresql", "postgresql_pool", "postgresql_bound", "postgresql_repeatable", "mysql")
 
 

@@ -1,4 +1,4 @@
-"""The ordinary admin, and a second site with a subclass of ours."""
+"""The default admin site, and a second one with a subclass of a djqueue admin."""
 
 from __future__ import annotations
 

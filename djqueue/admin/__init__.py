@@ -1,4 +1,4 @@
-"""The admin of the queue. Every class here can be subclassed, and registered on another site."""
+"""The admin classes of djqueue. Each can be subclassed and registered on another site."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def register(site: admin.AdminSite) -> None:
-    """Put all of them on a site; those that are there already stay."""
+    """Register all models on a site, except those that are already registered."""
     for model, cls in CLASSES.items():
         if not site.is_registered(model):
             site.register(model, cls)

@@ -1,4 +1,4 @@
-"""What people do to rows: asked first, worked in small batches, counted, and logged once it is done."""
+"""Admin actions: confirmed, run in small batches, counted and logged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.utils import quote
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext_lazy
 
 from .base import QueueModelAdmin
 from .paginator import CAP
@@ -26,11 +28,13 @@ CONFIRMED = "confirmed"
 FROM_PAGE = "from_page"
 EVERYTHING = "all"
 SAMPLE = 10
+KEEP = ngettext_lazy("Keep it", "Keep them", "count")
+GO_BACK = _lazy("Go back")
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What can become of a row, in words: `counted` has %(count)s, `logged` goes into its log entry."""
+class RowResult:
+    """A possible result for one row: `counted` is the message with %(count)s, `logged` the text of the log entry."""
 
     counted: Any
     logged: Any
@@ -38,14 +42,16 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One act on rows: `perform` gives the fate of each that it acted on, by primary key; the others were skipped."""
+    """An action on rows. `perform` returns the result of each changed row by primary key; the rest were skipped."""
 
     name: str  # of the admin action
     title: Any
     question: Any
-    button: Any
+    button: Any  # on a list or page, before the confirmation
+    confirm: Any  # the button of the confirmation page; may contain %(rows)s
+    decline: Any = GO_BACK  # the link that leaves without doing anything
     perform: Callable[[Sequence[Any], Mapping[str, Any]], Mapping[Any, str]]
-    fates: Mapping[str, Fate]
+    results: Mapping[str, RowResult]
     form: type[forms.Form] = forms.Form
     flag: int = CHANGE
     danger: bool = False
@@ -53,80 +59,80 @@ class Act:
 
 @dataclass
 class Tally:
-    """What an act came to."""
+    """The result of an action: counts of rows."""
 
-    fates: Counter[str] = field(default_factory=Counter)
+    results: Counter[str] = field(default_factory=Counter)
     seen: int = 0
     unfinished: bool = False
 
     @property
     def skipped(self) -> int:
-        return self.seen - self.fates.total()
+        return self.seen - self.results.total()
 
-    def add(self, rows: Sequence[Any], became: Mapping[Any, str]) -> None:
-        self.fates.update(became.values())
+    def add(self, rows: Sequence[Any], changed: Mapping[Any, str]) -> None:
+        self.results.update(changed.values())
         self.seen += len(rows)
 
 
 class ActingAdmin(QueueModelAdmin):
-    """Carries acts out."""
+    """Asks for confirmation, runs the action, logs it and reports the result."""
 
     action_batch = 500  # rows per transaction
-    action_seconds = 20.0  # a request ends; what is left is told
-    act_fields: ClassVar[tuple[str, ...]] = ()  # what `perform` and the log need of a row
+    action_seconds = 20.0  # time limit of one request; the message says if rows remain
+    act_fields: ClassVar[tuple[str, ...]] = ()  # columns that `perform` and the log read
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
-        try:
-            return super().response_action(request, queryset, *args, **kwargs)
-        except ValidationError:  # what was chosen cannot be a primary key
-            self.message_user(request, _("There is no such row."), messages.WARNING)
+        if not is_for_all(request) and not all(map(self.is_possible_pk, selected_in(request))):
+            self.message_user(request, _("The selection contains an invalid id."), messages.WARNING)
             return None
+        return super().response_action(request, queryset, *args, **kwargs)
 
     def ask(self, request: HttpRequest, queryset: QuerySet[Any], act: Act) -> HttpResponse:
-        """Show what is about to happen; after a yes, do it and go back."""
+        """Show the confirmation page; if it was confirmed, run the action and redirect back."""
         form = self.act_form(request, queryset, act)
         if CONFIRMED in request.POST and form.is_valid():
             tally = self.carry_out(request, queryset, act, form.cleaned_data)
             if not is_for_all(request) and not tally.unfinished:
-                tally.seen = max(tally.seen, len(selected_in(request)))  # what is gone meanwhile was skipped too
-            self.tell(request, act, tally)
-            return HttpResponseRedirect(self.way_back(request))
+                tally.seen = max(tally.seen, len(selected_in(request)))  # rows deleted in the meantime count as skipped
+            self.report(request, act, tally)
+            return HttpResponseRedirect(self.return_url(request))
         return self.confirmation(request, queryset, act, form)
 
     def act_form(self, request: HttpRequest, queryset: QuerySet[Any], act: Act) -> forms.Form:
         return act.form(request.POST if CONFIRMED in request.POST else None)
 
     def carry_out(self, request: HttpRequest, queryset: QuerySet[Any], act: Act, options: Mapping[str, Any]) -> Tally:
-        """Batch by batch, each a short transaction with its log entries behind it."""
+        """Run the action batch by batch: each is a short transaction, followed by its log entries."""
         tally = Tally()
         end = time.monotonic() + self.action_seconds
         for rows in batches(queryset.only(*self.act_fields), self.action_batch):
             if tally.seen and time.monotonic() >= end:
                 tally.unfinished = True
                 break
-            became = act.perform(rows, options)
-            self.log(request, act, rows, became)
-            tally.add(rows, became)
+            changed = act.perform(rows, options)
+            self.log(request, act, rows, changed)
+            tally.add(rows, changed)
         return tally
 
-    def log(self, request: HttpRequest, act: Act, rows: Sequence[Any], became: Mapping[Any, str]) -> None:
-        """An entry for each row that was acted on, in the admin's own database."""
-        for name, fate in act.fates.items():
-            acted_on = [row for row in rows if became.get(row.pk) == name]
+    def log(self, request: HttpRequest, act: Act, rows: Sequence[Any], changed: Mapping[Any, str]) -> None:
+        """Write a log entry for each changed row, in the admin's own database."""
+        for name, result in act.results.items():
+            acted_on = [row for row in rows if changed.get(row.pk) == name]
             if acted_on:
-                LogEntry.objects.log_actions(cast(int, request.user.pk), acted_on, act.flag, str(fate.logged))
+                LogEntry.objects.log_actions(cast(int, request.user.pk), acted_on, act.flag, str(result.logged))
 
-    def tell(self, request: HttpRequest, act: Act, tally: Tally) -> None:
-        parts = [str(fate.counted) % {"count": tally.fates[name]} for name, fate in act.fates.items()]
+    def report(self, request: HttpRequest, act: Act, tally: Tally) -> None:
+        """Show how many rows were changed and how many were skipped."""
+        parts = [str(result.counted) % {"count": tally.results[name]} for name, result in act.results.items()]
         text = ", ".join([*parts, _("%(count)s skipped") % {"count": tally.skipped}]) + "."
         if tally.unfinished:
-            text += " " + _("The time of one request was over before the end: do it again for the rest.")
-        done = bool(tally.fates) and not tally.unfinished
+            text += " " + _("The time limit was reached. Run the action again for the remaining rows.")
+        done = bool(tally.results) and not tally.unfinished
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
 
-    def way_back(self, request: HttpRequest) -> str:
+    def return_url(self, request: HttpRequest) -> str:
         page = request.POST.get(FROM_PAGE)
         return self.url("change", quote(page)) if page else request.get_full_path()
 
@@ -145,11 +151,15 @@ class ActingAdmin(QueueModelAdmin):
             count=min(count, CAP),
             capped=count > CAP,
             sample=list(queryset.only(*self.act_fields)[:SAMPLE]),
-            back=self.way_back(request),
+            back=self.return_url(request),
         )
 
-    def confirmation_page(self, request: HttpRequest, act: Act, form: forms.Form, **context: Any) -> HttpResponse:
+    def confirmation_page(
+        self, request: HttpRequest, act: Act, form: forms.Form, *, count: int, capped: bool = False, **context: Any
+    ) -> HttpResponse:
         request.current_app = self.admin_site.name
+        shown = number_format(count, force_grouping=True) + ("+" if capped else "")
+        numbers = {"count": count, "rows": shown}
         return TemplateResponse(
             request,
             "admin/djqueue/confirm.html",
@@ -163,6 +173,10 @@ class ActingAdmin(QueueModelAdmin):
                 "act": act,
                 "form": form,
                 "errors": form.errors,
+                "confirm": act.confirm % numbers,
+                "decline": act.decline % numbers,
+                "rows": f"{shown} {self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural}",
+                "count": count,
                 **context,
             },
         )
@@ -177,7 +191,7 @@ def selected_in(request: HttpRequest) -> list[str]:
 
 
 def batches(queryset: QuerySet[Any], size: int) -> Iterator[list[Any]]:
-    """Along the primary key: what an act does to its rows cannot make the next batch skip any."""
+    """Split rows into batches by primary key, so that changes to one batch do not shift the next."""
     rows = queryset.order_by("pk")
     page = rows
     while batch := list(page[:size]):

@@ -1,16 +1,18 @@
-"""What all our admin classes have in common: the queue's database, bounded lists, and nothing edited by default."""
+"""Common base of the admin classes: the queue's database, bounded lists, and read-only by default."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.core.exceptions import ValidationError
 from django.db.models import Case, F, QuerySet, When
 from django.db.models.functions import Length
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from djqueue.conf import config
+from djqueue.core.payload import storable
 from djqueue.fields import JSONTextField
 
 from .paginator import CappedChangeList, CappedPaginator
@@ -19,15 +21,15 @@ LONGEST_SHOWN = 2_000  # characters of a JSON value that a list reads
 
 
 class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Look, and act only by what a subclass offers."""
+    """Read-only, except for the actions that a subclass adds."""
 
     paginator = CappedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     sortable_by: ClassVar[tuple[str, ...]] = ()
     list_per_page = 50
-    json_columns: ClassVar[tuple[str, ...]] = ()  # shown in the list, when they are short
-    unread_columns: ClassVar[tuple[str, ...]] = ()  # not shown in the list, and possibly large
+    json_columns: ClassVar[tuple[str, ...]] = ()  # shown in the list if they are short
+    unread_columns: ClassVar[tuple[str, ...]] = ()  # possibly large, and not read for the list
 
     class Media:
         css = {"all": ["djqueue/admin.css"]}
@@ -36,8 +38,19 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         rows: QuerySet[Any] = super().get_queryset(request).using(config().database)
         return rows
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return None for a value that cannot be a primary key; the database might reject the query."""
+        return super().get_object(request, object_id, from_field) if self.is_possible_pk(object_id) else None
+
+    def is_possible_pk(self, value: str) -> bool:
+        try:
+            self.opts.pk.clean(value, None)
+        except ValidationError:
+            return False
+        return storable(value)
+
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows of a page, without their large columns: `short_args` is None where `args` is long."""
+        """Defer the large columns of a page's rows: `short_args` is None where `args` is long."""
         shown = {f"short_{name}": if_short(name) for name in self.json_columns}
         sizes = {f"{name}_size": Length(name) for name in self.json_columns}
         light: QuerySet[Any] = rows.defer(*self.json_columns, *self.unread_columns).alias(**sizes).annotate(**shown)
@@ -47,7 +60,7 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return CappedChangeList
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Only the filters of the list: `?kwargs__contains=` would find out what is masked, and walk the table."""
+        """Allow only the list's own filters: `?kwargs__contains=` would reveal masked values and scan the table."""
         for one in self.get_list_filter(request) if request else self.list_filter:
             field = one[0] if isinstance(one, tuple | list) else one  # a subclass may name fields
             known = field if isinstance(field, str) else getattr(field, "parameter_name", None)
@@ -65,14 +78,14 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
     def has_own_permission(self, request: HttpRequest, action: str) -> bool:
-        """Whether the user has `<action>_<model>`."""
+        """Return whether the user has the permission `<action>_<model>`."""
         return bool(request.user.has_perm(f"{self.opts.app_label}.{action}_{self.opts.model_name}"))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_own_permission(request, "view") or self.has_own_permission(request, "change")
 
     def url(self, view: str, *args: Any, model: Any = None) -> str:
-        """The address of a view on this site; empty when that model is not on it."""
+        """Return the URL of a view on this site, or an empty string if the model is not registered on it."""
         opts = (model or self.model)._meta
         try:
             return reverse(

@@ -1,4 +1,4 @@
-"""Dead jobs: groups, requeue (also with other arguments, or spread over time), delete."""
+"""Dead jobs: error groups, requeue (also with other arguments, or spread over time), delete."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from django.contrib import admin, messages
 from django.contrib.admin.models import DELETION
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from djqueue import jobs
+from djqueue.core.records import Requeue
 from djqueue.exceptions import NotDead
 from djqueue.lifecycle.requeue import requeue_many
 from djqueue.lifecycle.sweep import delete_dead
 from djqueue.models import DeadJob
-from djqueue.records import Requeue
 from djqueue.sql import statements
 
 from . import display
-from .actions import Act, Fate
+from .actions import KEEP, Act, RowResult
+from .error_groups import groups
 from .filters import ErrorFilter, QueueFilter, TaskFilter
 from .forms import ArgumentsForm, SpreadForm
-from .groups import groups
-from .pages import JobFieldsAdmin
+from .job_base import JobFieldsAdmin
 
 
 def requeue(dead: Sequence[DeadJob], options: Mapping[str, Any]) -> dict[UUID, str]:
@@ -59,27 +59,34 @@ def delete(dead: Sequence[DeadJob], options: Mapping[str, Any]) -> dict[UUID, st
 REQUEUE = Act(
     name="requeue",
     title=_("Requeue dead jobs"),
-    question=_("Put these jobs back? Each begins anew under its id; the history of its errors stays."),
+    question=_(
+        "Are you sure you want to requeue these jobs? Each keeps its id and its error history, and starts again with "
+        "all its attempts."
+    ),
     button=_("Requeue"),
+    confirm=ngettext_lazy("Requeue %(rows)s job", "Requeue %(rows)s jobs", "count"),
     perform=requeue,
-    fates={"requeued": Fate(_("%(count)s requeued"), _("Requeued."))},
+    results={"requeued": RowResult(_("%(count)s requeued"), _("Requeued."))},
     form=SpreadForm,
 )
 REQUEUE_EDITED = Act(
     name="requeue_edited",
     title=_("Requeue with other arguments"),
-    question=_("Put this job back with these arguments? A masked value that is left as it is stays what it was."),
+    question=_("Edit the arguments of this job before it is requeued. Masked values that are left unchanged are kept."),
     button=_("Requeue with other arguments"),
+    confirm=_("Requeue with these arguments"),
     perform=requeue_edited,
-    fates={"requeued": Fate(_("%(count)s requeued"), _("Requeued with other arguments."))},
+    results={"requeued": RowResult(_("%(count)s requeued"), _("Requeued with other arguments."))},
 )
 DELETE = Act(
     name="delete",
     title=_("Delete dead jobs"),
-    question=_("Delete these jobs? Nothing of them is kept."),
+    question=_("Are you sure you want to delete these jobs? This cannot be undone."),
     button=_("Delete"),
+    confirm=ngettext_lazy("Delete %(rows)s job", "Delete %(rows)s jobs", "count"),
+    decline=KEEP,
     perform=delete,
-    fates={"deleted": Fate(_("%(count)s deleted"), _("Deleted."))},
+    results={"deleted": RowResult(_("%(count)s deleted"), _("Deleted."))},
     flag=DELETION,
     danger=True,
 )
@@ -107,18 +114,20 @@ class DeadJobAdmin(JobFieldsAdmin):
         return self.has_own_permission(request, "change_arguments")
 
     def has_discard_permission(self, request: HttpRequest) -> bool:
-        """Django's own permission; its own delete views stay closed, because they know nothing of the queue."""
+        """Check Django's delete permission. Django's delete views stay disabled: they bypass djqueue's API."""
         return self.has_own_permission(request, "delete")
 
     @admin.action(permissions=["requeue"], description=_("Requeue selected %(verbose_name_plural)s"))
     def requeue(self, request: HttpRequest, queryset: QuerySet[DeadJob]) -> HttpResponse:
         return self.ask(request, queryset, REQUEUE)
 
-    @admin.action(permissions=["change_arguments"], description=_("Requeue one with other arguments"))
+    @admin.action(permissions=["change_arguments"], description=_("Requeue one dead job with other arguments"))
     def requeue_edited(self, request: HttpRequest, queryset: QuerySet[DeadJob]) -> HttpResponse:
         if len(queryset.values_list("pk", flat=True)[:2]) != 1:
-            self.message_user(request, gettext("Choose one job to give other arguments to."), messages.WARNING)
-            return HttpResponseRedirect(self.way_back(request))
+            self.message_user(
+                request, gettext("Select exactly one job to requeue it with other arguments."), messages.WARNING
+            )
+            return HttpResponseRedirect(self.return_url(request))
         return self.ask(request, queryset, REQUEUE_EDITED)
 
     @admin.action(permissions=["discard"], description=_("Delete selected %(verbose_name_plural)s"))
@@ -137,16 +146,16 @@ class DeadJobAdmin(JobFieldsAdmin):
         if context is not None and "cl" in context:
             allowed = self.get_actions(request)
             context["acts_on_all"] = [act for act in (REQUEUE, DELETE) if act.name in allowed]
-            if "error" not in request.GET and "q" not in request.GET:  # else there is one group, or none to speak of
+            if "error" not in request.GET and "q" not in request.GET:  # otherwise there is at most one group
                 context.update(self.groups_context(context["cl"]))
         return response
 
     def groups_context(self, changelist: Any) -> dict[str, Any]:
-        found, looked_at = groups(changelist.queryset)
+        found, grouped = groups(changelist.queryset)
         rows = [
             (group, changelist.get_query_string({"task": group.task, "error": group.error}, ["p"])) for group in found
         ]
-        return {"groups": rows, "looked_at": looked_at}
+        return {"groups": rows, "grouped": grouped}
 
     @admin.display(description=_("died"))
     def failed_column(self, obj: DeadJob) -> str:

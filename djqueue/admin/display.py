@@ -1,4 +1,4 @@
-"""Values as a person reads them; everything that came out of a row is escaped."""
+"""Format values for display. Everything read from a row is escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from djqueue.fields import Unreadable
 from djqueue.states import Status
 
-# A mark beside the word, so that colour is never all there is.
+# A mark next to the word, so that a state is never shown by colour alone.
 MARKS = {
     "scheduled": "◷",
     "pending": "○",
@@ -35,7 +35,7 @@ NOTHING = "-"
 
 
 def badge(kind: str, label: str = "") -> SafeString:
-    """A state: a mark, a word and a colour."""
+    """Return a state as a mark, a word and a colour."""
     known = kind if kind in MARKS else "unknown"
     mark = format_html('<span aria-hidden="true">{}</span> ', MARKS[kind]) if kind in MARKS else ""
     return format_html('<span class="djq-badge djq-{}">{}{}</span>', known, mark, label or kind)
@@ -44,7 +44,7 @@ def badge(kind: str, label: str = "") -> SafeString:
 def status(value: str) -> SafeString:
     try:
         return badge(value, str(Status(value).label))
-    except ValueError:  # written by hand
+    except ValueError:  # a row edited by hand
         return badge(str(value))
 
 
@@ -58,9 +58,9 @@ def pretty_json(value: Any) -> str:
 
 
 def short_arguments(args: Any, kwargs: Any, length: int = 80) -> str:
-    """As they would be written in a call."""
+    """Return arguments as they would be written in a call."""
     if args is None or kwargs is None:
-        return _("(too long to show here)")
+        return _("(too long to show)")
     parts = [short_json(value) for value in args] if isinstance(args, list) else [short_json(args)]
     if isinstance(kwargs, dict):
         parts += [f"{name}={short_json(value)}" for name, value in kwargs.items()]
@@ -70,7 +70,7 @@ def short_arguments(args: Any, kwargs: Any, length: int = 80) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Two figures at most: 12 ms, 3.4 s, 5 min, 2 h 10 min, 3 d 4 h."""
+    """Return a duration in at most two units: 12 ms, 3.4 s, 5 min, 2 h 10 min, 3 d 4 h."""
     if seconds is None:
         return NOTHING
     if seconds < 1:
@@ -102,7 +102,7 @@ def instant(value: datetime | None) -> str | SafeString:
 
 
 def ago(value: datetime | None) -> str | SafeString:
-    """How long ago, with the instant itself for whoever points at it."""
+    """Return how long ago it was, with the exact time as a tooltip."""
     if value is None:
         return NOTHING
     seconds = (timezone.now() - value).total_seconds()

@@ -1,4 +1,4 @@
-"""Done and cancelled jobs: to look at."""
+"""Done and cancelled jobs, read-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from . import display
 from .filters import QueueFilter, StatusFilter, TaskFilter
-from .pages import JobFieldsAdmin
+from .job_base import JobFieldsAdmin
 
 
 class DoneJobAdmin(JobFieldsAdmin):
@@ -29,10 +29,10 @@ class DoneJobAdmin(JobFieldsAdmin):
     list_filter = (StatusFilter, QueueFilter, TaskFilter)
     unread_columns = (*JobFieldsAdmin.unread_columns, "result", "last_error")
 
-    @admin.display(description=_("ran"))
+    @admin.display(description=_("run time"))
     def run_column(self, obj: Any) -> str:
         return display.between(obj.claimed_at, obj.completed_at)
 
-    @admin.display(description=_("ended"))
+    @admin.display(description=_("finished"))
     def completed_column(self, obj: Any) -> str:
         return display.ago(obj.completed_at)

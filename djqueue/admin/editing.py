@@ -1,4 +1,4 @@
-"""Rows that people may add, change and delete, each by its permission, and only through the API."""
+"""Models that can be added, changed and deleted in the admin, always through djqueue's API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .actions import ActingAdmin
 
 
 class EditingAdmin(ActingAdmin):
-    """Django's forms over our own writers."""
+    """Django's forms, saved through djqueue's API."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_own_permission(request, "add")
@@ -23,7 +23,7 @@ class EditingAdmin(ActingAdmin):
         return self.has_own_permission(request, "change")
 
     def has_discard_permission(self, request: HttpRequest) -> bool:
-        """Django's own permission; its own delete views stay closed, because they know nothing of the API."""
+        """Check Django's delete permission. Django's delete views stay disabled: they bypass djqueue's API."""
         return self.has_own_permission(request, "delete")
 
     def changeform_view(
@@ -35,7 +35,7 @@ class EditingAdmin(ActingAdmin):
     ) -> Any:
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
-        except DjqueueError as error:  # what was right when the form was checked is not any more
-            text = gettext("Nothing was written: %(problem)s") % {"problem": error}
+        except DjqueueError as error:  # valid when the form was checked, but no longer
+            text = gettext("Not saved: %(problem)s") % {"problem": error}
             self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())

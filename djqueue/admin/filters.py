@@ -1,4 +1,4 @@
-"""Filters whose choices cost little: index hops and the registry, never DISTINCT over a table."""
+"""List filters with cheap choices: from index skips and the task registry, never DISTINCT over a table."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from django.db.models import Lookup, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from djqueue import registry
 from djqueue.conf import config
+from djqueue.core import registry
+from djqueue.core.payload import storable
 from djqueue.fields import ExactTextField
 from djqueue.models import DeadJob, DoneJob, Job
-from djqueue.payload import safe_text
 from djqueue.sql import statements
 from djqueue.states import Status
 
 MOST_CHOICES = 100
-LOOKED_AT = 1_000
+MOST_READ = 1_000
 
 
 class ValueFilter(admin.SimpleListFilter):
-    """One column, one value; a value that is not among the choices is shown as one while it is used."""
+    """Filter one column by one value. A value in use is listed even if it is not among the choices."""
 
     field = ""
 
@@ -41,7 +41,7 @@ class ValueFilter(admin.SimpleListFilter):
         value = self.value()
         if value is None:
             return None
-        # What no row can hold would be an error of the database.
+        # The database would raise an error for a value that cannot be stored.
         return queryset.filter(**{self.field: value}) if storable(value) else queryset.none()
 
 
@@ -68,7 +68,7 @@ class TaskFilter(ValueFilter):
     parameter_name = field = "task"
 
     def values(self) -> Iterable[str]:
-        if self.model is DeadJob:  # also those that are no longer in the code, which is what some die of
+        if self.model is DeadJob:  # including tasks that were removed from the code
             return statements().distinct("task", "djqueue_deadjob")
         return [task.name for task in registry.all_tasks()]
 
@@ -78,7 +78,7 @@ class ErrorsFilter(admin.SimpleListFilter):
     parameter_name = "errors"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("yes", _("has failed before")), ("no", _("has not failed"))]
+        return [("yes", _("with failed attempts")), ("no", _("without failed attempts"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         match self.value():
@@ -90,14 +90,14 @@ class ErrorsFilter(admin.SimpleListFilter):
 
 
 class LateFilter(admin.SimpleListFilter):
-    """Due for long, and nobody has taken it."""
+    """Jobs that are due but have not been claimed for a while."""
 
-    title = _("lateness")
+    title = _("delay")
     parameter_name = "late"
     spans: ClassVar[dict[str, tuple[timedelta, Any]]] = {
-        "minute": (timedelta(minutes=1), _("due for a minute or more")),
-        "hour": (timedelta(hours=1), _("due for an hour or more")),
-        "day": (timedelta(days=1), _("due for a day or more")),
+        "minute": (timedelta(minutes=1), _("overdue by 1 minute or more")),
+        "hour": (timedelta(hours=1), _("overdue by 1 hour or more")),
+        "day": (timedelta(days=1), _("overdue by 1 day or more")),
     }
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
@@ -112,7 +112,7 @@ class LateFilter(admin.SimpleListFilter):
 
 
 class ErrorFilter(ValueFilter):
-    """Jobs whose last error reads like this; each # stands for whatever is there. Links of the groups use it."""
+    """Jobs whose last error matches this pattern, in which # matches anything. The error groups link to it."""
 
     title = _("error")
     parameter_name = "error"
@@ -143,17 +143,15 @@ def pattern(text: str) -> str:
     return text.replace("#", "%") + "%"
 
 
-def storable(text: str) -> bool:
-    return safe_text(text, len(text)) == text
-
-
 def live_queues() -> set[str]:
-    """The queues that a live job may be in, without a look at all of them: those that wait by an index hop, and of
-    the scheduled and the claimed the first thousand."""
+    """Return the queues of live jobs without scanning them all.
+
+    Queues with pending jobs are found by index skips. Of scheduled and claimed jobs, only the first thousand are read.
+    """
     live = Job.objects.using(config().database)
     found = set(statements().queues_in("djqueue_job", "status = 'pending'"))
     scheduled = live.filter(status=Status.SCHEDULED.value).order_by("run_at", "id")
     claimed = live.filter(status=Status.CLAIMED.value).order_by("id")
     for rows in (scheduled, claimed):
-        found.update(rows.values_list("queue", flat=True)[:LOOKED_AT])
+        found.update(rows.values_list("queue", flat=True)[:MOST_READ])
     return found | set(config().queues)

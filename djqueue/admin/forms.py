@@ -1,4 +1,4 @@
-"""The questions that go with an act, and JSON that a person types."""
+"""Forms of the confirmation pages, and a form field for JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from djqueue import conf, masking
+from djqueue import conf
+from djqueue.core import masking
+from djqueue.core.options import normal_run_at
+from djqueue.core.payload import encode_arguments
 from djqueue.exceptions import InvalidOption, InvalidPayload
-from djqueue.lifecycle.enqueue import encode_arguments
-from djqueue.options import normal_run_at
 
 from .display import pretty_json
 
@@ -22,7 +23,7 @@ WEEK = 7 * 24 * 60
 
 
 class JSONText(forms.CharField):
-    """JSON, with the place of a mistake."""
+    """A text area for JSON that reports the position of a syntax error."""
 
     widget = forms.Textarea(attrs={"rows": 8, "cols": 80, "class": "djq-json", "spellcheck": "false"})
 
@@ -31,43 +32,43 @@ class JSONText(forms.CharField):
 
     def to_python(self, value: Any) -> Any:
         if value in self.empty_values:
-            raise ValidationError(_("Give a value."), code="required")
+            raise ValidationError(_("Enter a value."), code="required")
         try:
             return json.loads(value)
         except json.JSONDecodeError as error:
             raise ValidationError(
-                _("This is not JSON: %(problem)s, in line %(line)d, column %(column)d.")
+                _("Invalid JSON: %(problem)s (line %(line)d, column %(column)d).")
                 % {"problem": error.msg, "line": error.lineno, "column": error.colno}
             ) from None
         except (ValueError, RecursionError):
-            raise ValidationError(_("This is not JSON that can be stored.")) from None
+            raise ValidationError(_("This JSON cannot be stored.")) from None
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """As values: other white space is no change, and 1 is not true."""
+        """Compare values, not texts: white space does not count, and 1 is not true."""
         try:
             return bool(pretty_json(self.to_python(data)) != self.prepare_value(initial))
         except ValidationError:
             return True
 
     def validate(self, value: Any) -> None:
-        """What is a text's own does not fit values: null is one, and so is an empty list."""
+        """Skip the checks for texts: null and an empty list are valid values."""
 
     def run_validators(self, value: Any) -> None:
-        """Nor do these."""
+        """Skip the validators for texts."""
 
 
 class SpreadForm(forms.Form):
     spread = forms.IntegerField(
-        label=gettext_lazy("Spread over minutes"),
+        label=gettext_lazy("Spread over (minutes)"),
         min_value=0,
         max_value=WEEK,
         required=False,
-        help_text=gettext_lazy("Each job runs at a random moment within so many minutes; empty: all at once."),
+        help_text=gettext_lazy("Run each job at a random time within this many minutes. Leave empty to run all now."),
     )
 
 
 class ArgumentsForm(forms.Form):
-    """Other arguments for one dead job. Sensitive ones are masked; a mask that is left keeps the value."""
+    """Arguments of one dead job. Sensitive ones are masked; a mask that is left unchanged keeps its value."""
 
     args = JSONText(label=gettext_lazy("Arguments"), help_text=gettext_lazy("A JSON list."))
     kwargs = JSONText(label=gettext_lazy("Named arguments"), help_text=gettext_lazy("A JSON object."))
@@ -76,12 +77,16 @@ class ArgumentsForm(forms.Form):
         self.job = job
         args, kwargs = masking.masked(job.task, job.args, job.kwargs)
         super().__init__(data, initial={"args": pretty_json(args), "kwargs": pretty_json(kwargs)})
+        if masking.is_unknown(job.task):
+            self.fields["args"].help_text = _(
+                "A JSON list. The arguments are hidden because this task is not registered."
+            )
 
     def clean_args(self) -> Any:
-        return self._of_kind("args", list, _("This must be a JSON list, such as [42]."))
+        return self._of_kind("args", list, _("Enter a JSON list, such as [42]."))
 
     def clean_kwargs(self) -> Any:
-        return self._of_kind("kwargs", dict, _('This must be a JSON object, such as {"order_id": 42}.'))
+        return self._of_kind("kwargs", dict, _('Enter a JSON object, such as {"order_id": 42}.'))
 
     def _of_kind(self, name: str, kind: type, problem: str) -> Any:
         value = self.cleaned_data[name]
@@ -99,7 +104,7 @@ class ArgumentsForm(forms.Form):
             encode_arguments(job.task, args, kwargs, {})
         except KeyError as error:
             raise ValidationError(
-                _("%(name)s is masked, but there is no value behind the mask: type one.") % {"name": error.args[0]}
+                _("%(name)s is masked, but there is no stored value to keep. Enter a value.") % {"name": error.args[0]}
             ) from None
         except InvalidPayload as error:
             raise ValidationError(str(error)) from None
@@ -110,15 +115,15 @@ class RescheduleForm(forms.Form):
     priority = forms.IntegerField(
         label=gettext_lazy("Priority"),
         required=False,
-        min_value=-conf.MAX_INTEGER,
-        max_value=conf.MAX_INTEGER,
-        help_text=gettext_lazy("Lower runs first: 100 is high, 1000 normal, 10000 low. Empty: as it is."),
+        min_value=-conf.MAX_PRIORITY,
+        max_value=conf.MAX_PRIORITY,
+        help_text=gettext_lazy("Lower runs first: 100 is high, 1000 normal, 10000 low. Leave empty to keep it."),
     )
     run_at = forms.SplitDateTimeField(
         label=gettext_lazy("Run at"),
         required=False,
         widget=AdminSplitDateTime,
-        help_text=gettext_lazy("Not before this time; a time in the past is now. Empty: as it is."),
+        help_text=gettext_lazy("The earliest time to run. A time in the past means now. Leave empty to keep it."),
     )
 
     def clean_run_at(self) -> Any:
@@ -131,5 +136,5 @@ class RescheduleForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
         if not self.errors and given.get("priority") is None and given.get("run_at") is None:
-            raise ValidationError(_("Give a priority, a time, or both."))
+            raise ValidationError(_("Enter a priority, a time, or both."))
         return given

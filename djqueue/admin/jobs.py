@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from djqueue.lifecycle.cancel import cancel_many
@@ -21,10 +21,10 @@ from djqueue.sql import statements
 from djqueue.states import CancelOutcome, Status
 
 from . import display
-from .actions import Act, Fate
+from .actions import KEEP, Act, RowResult
 from .filters import ErrorsFilter, LateFilter, QueueFilter, StatusFilter, TaskFilter
 from .forms import RescheduleForm
-from .pages import JobFieldsAdmin
+from .job_base import JobFieldsAdmin
 
 
 def run_now(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, str]:
@@ -44,36 +44,45 @@ def reschedule(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, st
 RUN_NOW = Act(
     name="run_now",
     title=_("Run jobs now"),
-    question=_("Make these scheduled jobs due now? Others, and those that a worker holds, are skipped."),
+    question=_(
+        "Are you sure you want to run these scheduled jobs now? Jobs that are pending or held by a worker are skipped."
+    ),
     button=_("Run now"),
+    confirm=ngettext_lazy("Run %(rows)s job now", "Run %(rows)s jobs now", "count"),
     perform=run_now,
-    fates={"due": Fate(_("%(count)s made due"), _("Made due now."))},
+    results={"due": RowResult(_("%(count)s set to run now"), _("Set to run now."))},
 )
 CANCEL = Act(
     name="cancel",
     title=_("Cancel jobs"),
-    question=_("Cancel these jobs? One that waits ends now; one that a worker holds is asked to stop."),
+    question=_(
+        "Are you sure you want to cancel these jobs? Waiting jobs are cancelled immediately. Jobs held by a worker are "
+        "asked to stop."
+    ),
     button=_("Cancel"),
+    confirm=ngettext_lazy("Cancel %(rows)s job", "Cancel %(rows)s jobs", "count"),
+    decline=KEEP,
     perform=cancel,
-    fates={
-        CancelOutcome.REMOVED.value: Fate(_("%(count)s cancelled"), _("Cancelled.")),
-        CancelOutcome.REQUESTED.value: Fate(_("%(count)s asked to stop"), _("Asked to stop.")),
+    results={
+        CancelOutcome.REMOVED.value: RowResult(_("%(count)s cancelled"), _("Cancelled.")),
+        CancelOutcome.REQUESTED.value: RowResult(_("%(count)s asked to stop"), _("Asked to stop.")),
     },
     danger=True,
 )
 RESCHEDULE = Act(
     name="reschedule",
     title=_("Change priority or time"),
-    question=_("Change the priority or the time of these jobs? Those that a worker holds are skipped."),
+    question=_("Change the priority or the time of these jobs. Jobs held by a worker are skipped."),
     button=_("Change priority or time"),
+    confirm=ngettext_lazy("Change %(rows)s job", "Change %(rows)s jobs", "count"),
     perform=reschedule,
-    fates={"changed": Fate(_("%(count)s changed"), _("Changed priority or time."))},
+    results={"changed": RowResult(_("%(count)s changed"), _("Changed priority or time."))},
     form=RescheduleForm,
 )
 
 
 class JobAdmin(JobFieldsAdmin):
-    ordering = ("-id",)  # the primary key tells when it was enqueued, and every table has it
+    ordering = ("-id",)  # newest first: generated ids are ordered by time
     list_display = (
         "task_column",
         "status_column",
@@ -122,14 +131,14 @@ class JobAdmin(JobFieldsAdmin):
         shown = display.status(obj.status)
         return format_html("{} {}", shown, gettext("cancel requested")) if obj.cancel_requested else shown
 
-    @admin.display(description=_("waited"))
+    @admin.display(description=_("wait time"))
     def wait_column(self, obj: Job) -> str:
         due = max(obj.run_at, obj.enqueued_at)
         if obj.status == Status.SCHEDULED.value:
             return format_html(gettext("due {}"), display.ago(obj.run_at))
         return display.between(due, obj.claimed_at or timezone.now())
 
-    @admin.display(description=_("ran"))
+    @admin.display(description=_("run time"))
     def run_column(self, obj: Job) -> str:
         return display.between(obj.claimed_at, timezone.now())
 

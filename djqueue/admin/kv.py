@@ -1,4 +1,4 @@
-"""KV entries: to look at; to edit for whoever may."""
+"""KV entries: view, add, edit and delete."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from django.contrib.admin.models import DELETION
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
 
-from djqueue import kv, payload
+from djqueue import kv
+from djqueue.core import payload
+from djqueue.core.payload import encode_kv, storable
 from djqueue.exceptions import DjqueueError
 from djqueue.fields import Unreadable
-from djqueue.lifecycle.enqueue import encode_kv
 from djqueue.models import KV
 
 from . import display
-from .actions import Act, Fate
+from .actions import KEEP, Act, RowResult
 from .editing import EditingAdmin
-from .filters import storable
 from .forms import JSONText
 
 
@@ -35,10 +35,12 @@ def delete(entries: Sequence[KV], options: Mapping[str, Any]) -> dict[str, str]:
 DELETE = Act(
     name="delete",
     title=_("Delete KV entries"),
-    question=_("Delete these entries?"),
+    question=_("Are you sure you want to delete these entries?"),
     button=_("Delete"),
+    confirm=ngettext_lazy("Delete %(rows)s entry", "Delete %(rows)s entries", "count"),
+    decline=KEEP,
     perform=delete,
-    fates={"deleted": Fate(_("%(count)s deleted"), _("Deleted."))},
+    results={"deleted": RowResult(_("%(count)s deleted"), _("Deleted."))},
     flag=DELETION,
     danger=True,
 )
@@ -48,11 +50,11 @@ class Conflict(DjqueueError):
     """The entry was changed between the check and the write."""
 
     def __init__(self) -> None:
-        super().__init__(gettext("somebody has changed this entry at this very moment"))
+        super().__init__(gettext("This entry was changed by another process at the same time."))
 
 
 class KVForm(forms.ModelForm):  # type: ignore[type-arg]
-    content = JSONText(label=_("Value"), help_text=_("JSON of up to 256 KiB; texts in double quotes."))
+    content = JSONText(label=_("Value"), help_text=_("JSON, at most 256 KiB. Strings need double quotes."))
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     class Meta:
@@ -72,22 +74,22 @@ class KVForm(forms.ModelForm):  # type: ignore[type-arg]
         if key is None or "content" not in given:
             return given
         if given["content"] is None:
-            raise ValidationError({"content": gettext("null is no entry: delete it instead.")})
+            raise ValidationError({"content": gettext("An entry cannot be null. Delete it instead.")})
         try:
             encode_kv(key, given["content"])
             self.before = kv.get(key)
         except DjqueueError as error:
             raise ValidationError({"content": str(error)}) from None
-        except ValueError:  # it was written by hand, and is not JSON
+        except ValueError:  # the stored value was edited by hand and is not JSON
             self.before = self.instance.value
         if self.instance.pk and digest(self.before) != given["seen"]:
-            raise ValidationError(gettext("Somebody has changed this entry since you opened it: look again."))
+            raise ValidationError(gettext("This entry has changed since you opened it. Reload the page and try again."))
         if not self.instance.pk and self.before is not None:
-            raise ValidationError({"key": gettext("There is an entry under this key.")})
+            raise ValidationError({"key": gettext("An entry with this key already exists.")})
         return given
 
     def validate_unique(self) -> None:
-        """Done above, in the queue's database."""
+        """Checked in clean(), in the queue's database."""
 
 
 class KVAdmin(EditingAdmin):
@@ -95,7 +97,7 @@ class KVAdmin(EditingAdmin):
     ordering = ("key",)
     list_display = ("key_column", "value_column", "updated_column", "expires_column")
     search_fields = ("key",)
-    search_help_text = _("The beginning of a key.")
+    search_help_text = _("Search by the beginning of a key.")
     json_columns = ("value",)
     readonly_fields = ("updated_at", "expires_at")
     fields = ("key", "content", "seen", "updated_at", "expires_at")
@@ -121,7 +123,7 @@ class KVAdmin(EditingAdmin):
         return (queryset.filter(key__startswith=search_term) if search_term else queryset), False
 
     def save_model(self, request: HttpRequest, obj: KV, form: Any, change: bool) -> None:
-        """Only over what the form has seen; the expiry stays."""
+        """Save only if the value is still the one that the form showed; keep the expiry."""
         value = form.cleaned_data["content"]
         if isinstance(form.before, Unreadable):
             kv.set(obj.key, value)
@@ -139,7 +141,7 @@ class KVAdmin(EditingAdmin):
     @admin.display(description=_("value"))
     def value_column(self, obj: Any) -> str:
         value = obj.short_value
-        return gettext("(too long to show here)") if value is None else display.short_json(value, 100)
+        return gettext("(too long to show)") if value is None else display.short_json(value, 100)
 
     @admin.display(description=_("value"))
     def content(self, obj: KV) -> str:

@@ -1,4 +1,4 @@
-"""Lists that do not count a million rows: ids are read once, up to a cap, and pages are cut from them."""
+"""Pagination for large tables: read the ids once, up to a cap, and slice pages from them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CAP = 10_000
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]
-    """Knows the first 10,000 rows; of more it tells only that there are more."""
+    """Paginate the first 10,000 rows; beyond these, know only that there are more."""
 
     cap = CAP
     object_list: QuerySet[Any]
 
     @cached_property
     def ids(self) -> list[Any]:
-        """One look at the table serves both the count and the page."""
+        """The primary keys, read once for both the count and the page."""
         return list(self.object_list.values_list("pk", flat=True)[: self.cap + 1])
 
     @property
@@ -42,7 +42,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
 
 
 class CappedChangeList(ChangeList):
-    """A change list on such a paginator; each row comes with what the list shows, and no more."""
+    """A change list with a capped paginator that reads only the columns it shows."""
 
     paginator: CappedPaginator
     model_admin: Any

@@ -1,4 +1,4 @@
-"""Queues: how many jobs wait in each, and pause and resume."""
+"""Queues: job counts, pause and resume."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from djqueue import counters
+from djqueue.core.options import check_queue
+from djqueue.core.records import QueueStats
 from djqueue.exceptions import InvalidOption
 from djqueue.lifecycle import pause as pausing
 from djqueue.models import DeadJob, Job, QueueState
-from djqueue.records import QueueStats
+from djqueue.sql import counts, statements
 
 from . import display
-from .actions import CONFIRMED, Act, ActingAdmin, Fate, Tally
+from .actions import CONFIRMED, Act, ActingAdmin, RowResult, Tally
 
 
 def pause(queues: Sequence[QueueState], options: Mapping[str, Any]) -> dict[str, str]:
@@ -35,6 +37,7 @@ def resume(queues: Sequence[QueueState], options: Mapping[str, Any]) -> dict[str
 def _switch(queues: Sequence[QueueState], *, paused: bool) -> dict[str, str]:
     switched = {}
     for state in queues:
+        check_queue(state.queue)  # the database might reject a query with an invalid name
         if pausing.is_paused(state.queue) != paused:
             (pausing.pause if paused else pausing.resume)(state.queue)
             switched[state.queue] = "switched"
@@ -44,31 +47,34 @@ def _switch(queues: Sequence[QueueState], *, paused: bool) -> dict[str, str]:
 PAUSE = Act(
     name="pause",
     title=_("Pause a queue"),
-    question=_("Pause this queue? Its jobs wait; those that run go on."),
+    question=_("Are you sure you want to pause this queue? Its jobs are no longer claimed. Running jobs continue."),
     button=_("Pause"),
+    confirm=_("Pause the queue"),
     perform=pause,
-    fates={"switched": Fate(_("%(count)s paused"), _("Paused."))},
+    results={"switched": RowResult(_("%(count)s paused"), _("Paused."))},
 )
 RESUME = Act(
     name="resume",
     title=_("Resume a queue"),
-    question=_("Resume this queue? Workers begin to take its jobs at once."),
+    question=_("Are you sure you want to resume this queue? Workers start to claim its jobs immediately."),
     button=_("Resume"),
+    confirm=_("Resume the queue"),
     perform=resume,
-    fates={"switched": Fate(_("%(count)s resumed"), _("Resumed."))},
+    results={"switched": RowResult(_("%(count)s resumed"), _("Resumed."))},
 )
 
 
 class QueueAdmin(ActingAdmin):
-    """A row exists only of a queue that was paused once, so the list is our own: every queue that there is."""
+    """List every known queue; the table itself has rows only for queues that were paused once."""
 
     acts = {act.name: act for act in (PAUSE, RESUME)}
+    list_per_page = 100
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method == "POST":
-            return self.steer(request)
+            return self.pause_or_resume(request)
         request.current_app = self.admin_site.name
         return TemplateResponse(
             request, "admin/djqueue/queues.html", {**self.list_context(request), **(extra_context or {})}
@@ -77,21 +83,29 @@ class QueueAdmin(ActingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The log links here; all there is to see of a queue is in the list."""
+        """Redirect to the list: log entries link here, but a queue has no page of its own."""
         return HttpResponseRedirect(self.url("changelist"))
 
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
         states = {state.queue: state for state in self.get_queryset(request)}
-        stats = counters.overview()
-        names = sorted(stats.keys() | states.keys())
+        stats = counts.overview(statements())
+        search = request.GET.get("q", "").strip()
+        names = sorted(name for name in stats.keys() | states.keys() if search.lower() in name.lower())
+        page = Paginator(names, self.list_per_page).get_page(request.GET.get("p"))
         return {
             **self.admin_site.each_context(request),
             "title": gettext("Queues"),
             "cl": {"opts": self.opts},
             "opts": self.opts,
             "media": self.media,
-            "actions_on_top": True,  # without it the parent template has an inline style
-            "queues": [self.row(request, name, states.get(name), stats.get(name, QueueStats())) for name in names],
+            "actions_on_top": True,  # otherwise the parent template has an inline style
+            "queues": [self.row(request, name, states.get(name), stats.get(name, QueueStats())) for name in page],
+            "page": page,
+            "page_links": [
+                (number, f"?{urlencode({'q': search, 'p': number} if search else {'p': number})}")
+                for number in page.paginator.get_elided_page_range(page.number)
+            ],
+            "search": search,
         }
 
     def row(self, request: HttpRequest, name: str, state: QueueState | None, stats: QueueStats) -> dict[str, Any]:
@@ -115,10 +129,10 @@ class QueueAdmin(ActingAdmin):
             "act": act if self.has_own_permission(request, act.name) else None,
         }
 
-    def steer(self, request: HttpRequest) -> HttpResponse:
+    def pause_or_resume(self, request: HttpRequest) -> HttpResponse:
         act = self.acts.get(request.POST.get("act", ""))
         if act is None:
-            raise BadRequest("pause or resume")
+            raise BadRequest("act must be 'pause' or 'resume'.")
         if not self.has_own_permission(request, act.name):
             raise PermissionDenied
         state = QueueState(queue=request.POST.get("queue", ""))
@@ -130,15 +144,15 @@ class QueueAdmin(ActingAdmin):
                 hidden=[("act", act.name), ("queue", state.queue), (CONFIRMED, "yes")],
                 count=1,
                 sample=[state],
-                back=request.path,
+                back=request.get_full_path(),
             )
         try:
-            became = act.perform([state], {})
+            changed = act.perform([state], {})
         except InvalidOption as error:
             self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(request.path)
-        self.log(request, act, [state], became)
+            return HttpResponseRedirect(request.get_full_path())
+        self.log(request, act, [state], changed)
         tally = Tally()
-        tally.add([state], became)
-        self.tell(request, act, tally)
-        return HttpResponseRedirect(request.path)
+        tally.add([state], changed)
+        self.report(request, act, tally)
+        return HttpResponseRedirect(request.get_full_path())

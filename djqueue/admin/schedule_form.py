@@ -1,4 +1,4 @@
-"""A schedule as a person writes it: checked like the API's, and masked where its task says so."""
+"""The form of a schedule: validated like the API, with sensitive arguments masked."""
 
 from __future__ import annotations
 
@@ -12,46 +12,49 @@ from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from djqueue import masking, registry, schedules
+from djqueue import schedules
 from djqueue.conf import config
-from djqueue.definitions import FIELDS
+from djqueue.core import masking, registry
 from djqueue.exceptions import InvalidOption
 from djqueue.models import Schedule
+from djqueue.schedules.definition import FIELDS
+from djqueue.schedules.rows import columns
 from djqueue.sql import statements
 from djqueue.states import Misfire, Overlap
-from djqueue.timetable import columns
 
 from .forms import JSONText
 
 MISFIRES = [
-    (Misfire.ONCE.value, _("once: the last of them fires")),
-    (Misfire.SKIP.value, _("skip: none fires")),
-    (Misfire.ALL.value, _("all: each fires, up to the cap")),
+    (Misfire.ONCE.value, _("once: only the latest missed slot fires")),
+    (Misfire.SKIP.value, _("skip: no missed slot fires")),
+    (Misfire.ALL.value, _("all: every missed slot fires, up to the cap")),
 ]
 OVERLAPS = [
     (Overlap.ALLOW.value, _("allow: the slot fires")),
     (Overlap.SKIP.value, _("skip: the slot does not fire")),
-    (Overlap.REPLACE.value, _("replace: the slot fires, and a job that still waits is cancelled")),
+    (Overlap.REPLACE.value, _("replace: the slot fires, and an earlier job that is still waiting is cancelled")),
 ]
 HELP = {
-    "cron": _("Minute, hour, day, month, weekday, and a sixth field for seconds if you like; or give an interval."),
-    "every": _("Instead of a cron rule: an interval of a second or more."),
-    "timezone": _("The clock on whose wall the cron rule is read, such as Europe/Berlin."),
-    "queue": _("Empty: the task's."),
-    "priority": _("Lower runs first: 100 is high, 1000 normal, 10000 low. Empty: the task's."),
-    "jitter": _("Each job runs up to so many seconds after its slot."),
-    "misfire_cap": _("With all: how many of the latest slots fire."),
+    "cron": _("Minute, hour, day, month, weekday, and optionally seconds. Use either a cron rule or an interval."),
+    "every": _("An interval of at least 1 second, instead of a cron rule."),
+    "timezone": _("The time zone of the cron rule, such as Europe/Berlin."),
+    "queue": _("Leave empty to use the queue of the task."),
+    "priority": _(
+        "Lower runs first: 100 is high, 1000 normal, 10000 low. Leave empty to use the priority of the task."
+    ),
+    "jitter": _("Delay each job by a random time of up to this many seconds."),
+    "misfire_cap": _("For “all”: at most this many missed slots fire, the latest ones."),
 }
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """The whole of a schedule, or its switch alone, as the page has fields. A mask that is left keeps the value."""
+    """The fields of a schedule, or only `enabled` for one from code. An unchanged mask keeps its value."""
 
     task = forms.ChoiceField(label=_("Task"))
-    args = JSONText(label=_("Arguments"), required=False, help_text=_("A JSON list."))
-    kwargs = JSONText(label=_("Named arguments"), required=False, help_text=_("A JSON object."))
-    misfire = forms.ChoiceField(label=_("When slots were missed"), choices=MISFIRES)
-    overlap = forms.ChoiceField(label=_("While an earlier job is live"), choices=OVERLAPS)
+    args = JSONText(label=_("Arguments"), initial=list, required=False, help_text=_("A JSON list."))
+    kwargs = JSONText(label=_("Named arguments"), initial=dict, required=False, help_text=_("A JSON object."))
+    misfire = forms.ChoiceField(label=_("Missed slots"), choices=MISFIRES)
+    overlap = forms.ChoiceField(label=_("If an earlier job is still live"), choices=OVERLAPS)
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     class Meta:
@@ -74,13 +77,15 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What a person changed of the definition."""
+        """The changed fields of the definition."""
         return {name: self.cleaned_data[name] for name in self.changed_data if name in FIELDS}
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or self.cleaned_data
         if self.instance.pk and given.get("seen") != digest(self.instance):
-            raise ValidationError(gettext("Somebody has changed this schedule since you opened it: look again."))
+            raise ValidationError(
+                gettext("This schedule has changed since you opened it. Reload the page and try again.")
+            )
         self.refuse_taken_name()
         self.unmask()
         if "task" in self.fields or ("enabled" in self.changed_data and given["enabled"]):
@@ -88,12 +93,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         return given
 
     def validate_unique(self) -> None:
-        """Done here, in the queue's database."""
+        """Checked in refuse_taken_name(), in the queue's database."""
 
     def refuse_taken_name(self) -> None:
         name = self.cleaned_data.get("name")
         if name and Schedule.objects.using(config().database).filter(name=name).exists():
-            self.add_error("name", gettext("There is a schedule of this name already."))
+            self.add_error("name", gettext("A schedule with this name already exists."))
 
     def unmask(self) -> None:
         given, row = self.cleaned_data, self.instance
@@ -101,14 +106,14 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if not isinstance(args, list) or not isinstance(kwargs, dict) or task is None:
             return
         if row.pk and task != row.task:
-            # Under another task, the value behind a mask could be read.
+            # Another task might not mask this argument, which would reveal its value.
             if masking.MASK in [*args, *kwargs.values()]:
-                self.add_error("args", gettext("With another task, type anew what is masked."))
+                self.add_error("args", gettext("Enter masked values again when you change the task."))
             return
         try:
             given["args"], given["kwargs"] = masking.unmasked(task, args, kwargs, row.args, row.kwargs)
         except KeyError as error:
-            text = gettext("%(name)s is masked, but there is no value behind the mask: type one.")
+            text = gettext("%(name)s is masked, but there is no stored value to keep. Enter a value.")
             self.add_error("args", text % {"name": error.args[0]})
 
     def check_definition(self) -> None:
@@ -118,7 +123,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if "name" not in definition:
             return
         for name, problem in schedules.problems(**definition).items():
-            if name == "cron" and "every" in self.errors:  # which of the two is missing cannot be told
+            if name == "cron" and "every" in self.errors:  # it is unknown which of the two was intended
                 continue
             if name not in self.errors:
                 self.add_error(name if name in self.fields else None, problem)
@@ -130,7 +135,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def task_choices(current: str) -> Iterator[tuple[str, str]]:
-    """The tasks of this process; of a schedule whose task is gone, that one too."""
+    """Yield the registered tasks, and the current task even if it is no longer registered."""
     names = {task.name for task in registry.all_tasks()}
     if not current:
         yield "", "---------"
@@ -139,6 +144,6 @@ def task_choices(current: str) -> Iterator[tuple[str, str]]:
 
 
 def digest(row: Schedule) -> str:
-    """Tells whether a schedule is as it was; with the site's key, because a bare hash lets one guess what is masked."""
+    """Return a hash that detects changes; keyed, because a plain hash would let users guess masked values."""
     text = json.dumps([columns(row), row.enabled], default=str, sort_keys=True)
     return salted_hmac("djqueue.admin.schedule", text, algorithm="sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Schedules: to add, to change, to switch on and off, to run now, and to delete."""
+"""Schedules: add, change, enable, disable, run now and delete."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from djqueue import masking, schedules
+from djqueue import schedules
+from djqueue.core import masking
 from djqueue.models import Job, Schedule
 from djqueue.sql import statements
 
 from . import display
 from .actions import Act, Tally
 from .editing import EditingAdmin
-from .schedule_acts import DELETE, DISABLE, ENABLE, REFUSALS, RUN_NOW
+from .schedule_actions import DELETE, DISABLE, ENABLE, REFUSALS, RUN_NOW
 from .schedule_form import ScheduleForm
 
-FROM_CODE = _("This schedule is declared in code, and its rule is changed there. Here it is switched on and off.")
-MOST_TOLD = 10  # reasons in one answer
+FROM_CODE = _(
+    "This schedule is declared in code. Its rule can only be changed in code. Here, it can be enabled or disabled."
+)
+MOST_REASONS = 10  # shown after one action
 
 Sections = list[tuple[Any, dict[str, Any]]]
 WHEN = ("cron", "every", "timezone", "starts_at", "ends_at", "jitter")
 LATE = ("misfire", "misfire_cap", "overlap")
 RULE: Sections = [
     (_("When"), {"fields": WHEN}),
-    (_("The job"), {"fields": ("args", "kwargs", "queue", "priority")}),
-    (_("Late and missed"), {"fields": LATE}),
+    (_("Job"), {"fields": ("args", "kwargs", "queue", "priority")}),
+    (_("Missed slots and overlap"), {"fields": LATE}),
 ]
 SHOWN_RULE: Sections = [
     (_("When"), {"fields": ("rule", "timezone", "starts_at", "ends_at", "jitter")}),
-    (_("The job"), {"fields": ("task", "arguments", "queue", "priority")}),
-    (_("Late and missed"), {"fields": LATE}),
+    (_("Job"), {"fields": ("task", "arguments", "queue", "priority")}),
+    (_("Missed slots and overlap"), {"fields": LATE}),
 ]
 STATE = ("problem", "next_at", "last_at", "last_job", "from_code", "removed_from_code", "created_at", "updated_at")
 
@@ -79,21 +82,22 @@ class ScheduleAdmin(EditingAdmin):
         if not is_from_code(obj) and self.has_change_permission(request, obj):
             return ("name", *STATE)
         shown = [name for _title, section in SHOWN_RULE for name in section["fields"]]
-        return ("name", *shown, *STATE, "args", "kwargs")  # the form must not have these two: a page shows them masked
+        # args and kwargs are shown masked, so the form must not have them.
+        return ("name", *shown, *STATE, "args", "kwargs")
 
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
-        """By the API: it locks the row, which workers write too, and finds the next slot."""
+        """Save through the API, which locks the row (workers write it too) and computes the next slot."""
         if change:
             statements().own_transaction(lambda: apply(form))
         else:
             obj.pk = schedules.create(**form.definition, enabled=form.cleaned_data["enabled"]).pk
 
-    # Acts
+    # Actions
 
     def carry_out(self, request: HttpRequest, queryset: QuerySet[Any], act: Act, options: Mapping[str, Any]) -> Tally:
         refusals: list[str] = []
         tally = super().carry_out(request, queryset, act, {**options, REFUSALS: refusals})
-        for reason in refusals[:MOST_TOLD]:
+        for reason in refusals[:MOST_REASONS]:
             self.message_user(request, reason, messages.WARNING)
         return tally
 
@@ -145,11 +149,11 @@ class ScheduleAdmin(EditingAdmin):
     def enabled_column(self, obj: Schedule) -> bool:
         return obj.enabled
 
-    @admin.display(description=_("next"))
+    @admin.display(description=_("next run"))
     def next_column(self, obj: Schedule) -> str:
         return display.ago(obj.next_at)
 
-    @admin.display(description=_("last"))
+    @admin.display(description=_("last run"))
     def last_column(self, obj: Schedule) -> str:
         return display.ago(obj.last_at)
 
@@ -163,7 +167,7 @@ def is_from_code(row: Schedule) -> bool:
 
 
 def apply(form: ScheduleForm) -> None:
-    """Write what was changed; a change may switch a schedule on that had switched itself off, and the form decides."""
+    """Save the changed fields. An update may re-enable a schedule that disabled itself; the form's value wins."""
     name, enabled, wanted = form.instance.name, form.initial["enabled"], form.cleaned_data["enabled"]
     if form.changes:
         enabled = schedules.update(name, **form.changes).enabled

@@ -1,4 +1,4 @@
-"""Search by id, by task name and by argument; a term that makes no sense gets a hint instead of an error."""
+"""Search by id, task name and argument. An invalid term results in a hint instead of an error."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from django.utils.formats import number_format
 from django.utils.text import smart_split, unescape_string_literal
 from django.utils.translation import gettext as _
 
-from djqueue import masking, registry
+from djqueue.core import masking, registry
+from djqueue.core.payload import storable
 from djqueue.fields import read
 
-from .filters import storable
-
-WINDOW = 50_000  # the newest jobs whose arguments are read
+WINDOW = 50_000  # number of newest jobs whose arguments are searched
 STEP = 5_000  # rows per query
-MOST = 500  # jobs found by argument
+MOST = 500  # maximum number of jobs found by argument
 
 
 @dataclass
 class Search:
-    """What a search text asks for."""
+    """The parsed search text."""
 
     ids: list[UUID] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
@@ -41,20 +40,21 @@ def parse(text: str) -> Search:
         if (job_id := as_uuid(term)) is not None:
             found.ids.append(job_id)
         elif not storable(term):
-            found.hints.append(_("“%(term)s” contains characters that no job can hold.") % {"term": term})
+            found.hints.append(_("“%(term)s” contains characters that cannot be stored.") % {"term": term})
         elif not colon or any(term in task.name for task in registry.all_tasks()):
             found.tasks.append(term)
         elif name and value:
             found.arguments.append((name, value))
         else:
             found.hints.append(
-                _("“%(term)s” is not complete: search an argument as name:value, such as order_id:42.") % {"term": term}
+                _("“%(term)s” is incomplete. Search for an argument as name:value, such as order_id:42.")
+                % {"term": term}
             )
     return found
 
 
 def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[str]]:
-    """The jobs that all terms fit, and what to tell about how they were found."""
+    """Return the jobs that match all terms, and notes for the user."""
     notes = list(search.hints)
     if search.hints:
         return queryset.none(), notes
@@ -65,20 +65,21 @@ def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[st
         queryset = queryset.filter(task__in=names or [term])
         if not names:
             notes.append(
-                _("No task known here has “%(term)s” in its name: this is what has exactly that name.") % {"term": term}
+                _("No registered task contains “%(term)s” in its name. Showing jobs with exactly this task name.")
+                % {"term": term}
             )
     if search.arguments:
         ids = by_arguments(queryset, search.arguments)
         queryset = queryset.filter(pk__in=ids)
         notes.append(
-            _("Arguments were looked for in the newest %(window)s jobs that match; at most %(most)s are shown.")
+            _("Arguments were searched in the newest %(window)s matching jobs; at most %(most)s results are shown.")
             % {"window": number_format(WINDOW, force_grouping=True), "most": MOST}
         )
     return queryset, notes
 
 
 def by_arguments(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> list[Any]:
-    """The ids of the newest jobs with these arguments, looked for in at most `WINDOW` rows, step by step."""
+    """Return the ids of the newest jobs with these arguments, reading at most `WINDOW` rows in steps."""
     found: list[Any] = []
     for start in range(0, WINDOW, STEP):
         rows = candidates(queryset, arguments)[start : start + STEP]
@@ -93,7 +94,7 @@ def by_arguments(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> l
 
 
 def candidates(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> QuerySet[Any]:
-    """Every row, but the arguments only of those that contain the values: large ones stay where they are."""
+    """Select all rows, but read the arguments only of rows whose text contains the values."""
     contained = Q()
     for _name, value in arguments:
         fragment = json.dumps(value, ensure_ascii=False)[1:-1]
@@ -105,13 +106,13 @@ def candidates(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> Que
 
 
 def fits(task: str, args: str, kwargs: str, arguments: list[tuple[str, str]]) -> bool:
-    """Whether these are among its arguments; sensitive ones are not compared, or searching would reveal them."""
+    """Return whether a job has these arguments. Sensitive ones never match, as a search would reveal them."""
     named = masking.visible(task, read(args), read(kwargs))
     return all(name in named and value in spellings(named[name]) for name, value in arguments)
 
 
 def spellings(value: Any) -> tuple[str, ...]:
-    """How a person may write a JSON value: 42 is 42 and "42"."""
+    """Return the ways to type a JSON value in a search: the string "42" also as 42."""
     text = json.dumps(value, ensure_ascii=False)
     return (text, value) if isinstance(value, str) else (text,)
 

@@ -1,4 +1,4 @@
-"""Workers: who is there, and when they were last heard of."""
+"""Workers: their state and last heartbeat."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WorkerAdmin(QueueModelAdmin):
         if obj.stopped_at is not None:
             return display.badge("stopped", gettext("stopped"))
         if timezone.now() - obj.heartbeat_at > STALE_AFTER:
-            return display.badge("stale", gettext("not heard of"))
+            return display.badge("stale", gettext("no heartbeat"))
         if obj.draining:
             return display.badge("draining", gettext("draining"))
         return display.badge("alive", gettext("alive"))

@@ -1,20 +1,23 @@
-"""Send the signals of a job's life and call its `on_dead`: after the commit, robustly, only if somebody listens."""
+"""Send the signals of a job's life and call its `on_dead`: after the commit, robustly, only if there are receivers."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.dispatch import Signal
 
-from djqueue import masking, registry, signals
+from djqueue import signals
+from djqueue.core import masking, registry
+from djqueue.core.log import logger
+from djqueue.core.payload import decode
+from djqueue.core.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
 from djqueue.fields import words
-from djqueue.payload import decode
-from djqueue.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status
 
@@ -23,9 +26,8 @@ from .failure import describe
 if TYPE_CHECKING:
     from .claim import ClaimedJob
 
-logger = logging.getLogger("djqueue")
 
-# Where a job is after each outcome, as far as its record tells.
+# The status in the record of a job after each outcome.
 _STATUS = {
     Outcome.DONE: Status.DONE,
     Outcome.DEAD: Status.DEAD,
@@ -34,26 +36,46 @@ _STATUS = {
 }
 
 
-Relay = Callable[[str, JobRecord, Settlement | None, Settled | None], None]  # the signal's name, or none for an end
+@dataclass(frozen=True, slots=True)
+class RelayedSignal:
+    """A signal about a job, to be sent by another process."""
+
+    name: str  # in djqueue.signals
+    record: JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedOutcome:
+    """The outcome of an attempt, whose signals are to be sent by another process."""
+
+    record: JobRecord
+    settlement: Settlement
+    answer: Settled
+
+
+Relayed = RelayedSignal | RelayedOutcome
+Relay = Callable[[Relayed], None]
 _relay: Relay | None = None
 
 
-def through(relay: Relay | None) -> None:
-    """Let another process announce what happens in this one, which runs no code of the project's."""
+def relay_to(relay: Relay | None) -> None:
+    """Pass signals to another process: this one has not imported the project, and so has no receivers."""
     global _relay
     _relay = relay
 
 
-def relayed(name: str, record: JobRecord, item: Settlement | None, answer: Settled | None) -> None:
-    """Announce what another process has done."""
-    if name:
-        _send_all(getattr(signals, name), [record])
-    elif item is not None and answer is not None and is_heard(record.task, answer.outcome):
-        _ended(_reread(record.id, answer) or _known(record, item, answer), item, answer)
+def send_relayed(relayed: Relayed) -> None:
+    """Send the signals that another process has passed on."""
+    match relayed:
+        case RelayedSignal(name, record):
+            _send_all(getattr(signals, name), [record])
+        case RelayedOutcome(record, settlement, answer):
+            if has_receivers(record.task, answer.outcome):
+                _ended(_reread(record.id, answer) or _known(record, settlement, answer), settlement, answer)
 
 
 def enqueued(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> None:
-    """Announce the jobs that were created; a dedup hit is no news."""
+    """Announce the jobs that were created; a duplicate is not announced."""
     if not jobs or not is_listened_to(signals.job_queued):
         return
     created = [(job, row) for job, row in zip(jobs, inserted, strict=True) if row.created]
@@ -66,22 +88,22 @@ def requeued(records: Sequence[JobRecord]) -> None:
 
 
 def started(jobs: Sequence[ClaimedJob]) -> None:
-    """Announce the beginning of an attempt."""
+    """Announce the start of an attempt."""
     if signals.job_started.receivers:
         _after_commit(lambda: _send_all(signals.job_started, map(_claimed_record, jobs)))
 
 
 def settled(job: ClaimedJob, item: Settlement, answer: Settled) -> None:
-    """Announce what became of an attempt."""
-    if is_heard(job.task, answer.outcome):
+    """Announce the outcome of an attempt."""
+    if has_receivers(job.task, answer.outcome):
         _after_commit(lambda: _ended(_settled_record(job, item, answer), item, answer))
 
 
 def reaped(row: Any, item: Settlement, answer: Settled) -> None:
-    """Announce that an attempt was taken back from a holder that is gone."""
+    """Announce the outcome of an attempt whose worker is gone."""
     if _relay is not None and answer.outcome in _SIGNALS:
-        _relay("", record_of(row), item, answer)
-    elif is_heard(row.task, answer.outcome):
+        _relay(RelayedOutcome(record_of(row), item, answer))
+    elif has_receivers(row.task, answer.outcome):
         _after_commit(lambda: _ended(_reread(row.id, answer) or _known(record_of(row), item, answer), item, answer))
 
 
@@ -108,16 +130,17 @@ def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
 
 
 def is_listened_to(signal: Signal) -> bool:
-    """Whether anybody hears this signal, here or where it is relayed to."""
+    """Return whether the signal has receivers, here or perhaps in the process to which it is relayed."""
     return bool(signal.receivers) or _relay is not None
 
 
-def is_heard(task: str, outcome: Outcome) -> bool:
-    """Whether anybody wants to know of this outcome."""
+def has_receivers(task: str, outcome: Outcome) -> bool:
+    """Return whether the signals of this outcome have receivers, or the task has an `on_dead`."""
     listened = any(signal.receivers for signal in _SIGNALS.get(outcome, ()))
     return listened or (outcome == Outcome.DEAD and registry.options(task).on_dead is not None)
 
 
+_NAMES: dict[Signal, str] = {value: name for name, value in vars(signals).items() if isinstance(value, Signal)}
 _SIGNALS: dict[Outcome, tuple[Signal, ...]] = {
     Outcome.DONE: (signals.job_completed,),
     Outcome.CANCELLED: (signals.job_cancelled,),
@@ -129,8 +152,7 @@ _SIGNALS: dict[Outcome, tuple[Signal, ...]] = {
 def _send_all(signal: Signal, records: Iterable[JobRecord]) -> None:
     for record in records:
         if _relay is not None:
-            name = "job_queued" if signal is signals.job_queued else "job_cancelled"
-            _relay(name, record, None, None)
+            _relay(RelayedSignal(_NAMES[signal], record))
         else:
             _send(signal, record, record.attempts)
 
@@ -145,11 +167,17 @@ def _call_on_dead(record: JobRecord, attempts: int) -> None:
     callback = registry.options(record.task).on_dead
     if callback is not None:
         try:
-            callback(record, attempts)
+            answer = callback(record, attempts)
+            if inspect.isawaitable(answer):
+                async_to_sync(_wait_for)(answer)
         except Exception as error:
             failure = describe(error, masking.secrets(record.task, record.args, record.kwargs))
-            told = (record.id, record.task, record.queue, failure.traceback)
-            logger.error("on_dead failed job=%s task=%s queue=%s\n%s", *told)
+            details = (record.id, record.task, record.queue, failure.traceback)
+            logger.error("on_dead failed job=%s task=%s queue=%s\n%s", *details)
+
+
+async def _wait_for(answer: Awaitable[object]) -> None:
+    await answer
 
 
 def _after_commit(send: Callable[[], object]) -> None:
@@ -158,10 +186,10 @@ def _after_commit(send: Callable[[], object]) -> None:
         try:
             send()
         except Exception:
-            logger.exception("announcing failed")  # what it tells has happened all the same
+            logger.exception("sending signals failed")  # the change itself is committed
     elif database.connection.in_atomic_block:
         transaction.on_commit(send, using=database.alias, robust=True)
-    # With autocommit switched off by hand there is no telling whether it will be committed: nothing is sent.
+    # With autocommit disabled by hand it is not known whether the change will be committed: nothing is sent.
 
 
 def _new_record(job: NewJob, row: Inserted) -> JobRecord:
@@ -204,14 +232,14 @@ def _settled_record(job: ClaimedJob, item: Settlement, answer: Settled) -> JobRe
 
 
 def _reread(job_id: UUID, answer: Settled) -> JobRecord | None:
-    """The job's row with all its history, unless it is not kept or has gone on meanwhile."""
+    """Return the job's row with all its history, unless it is not kept or has changed in the meantime."""
     record = statements().get(job_id)
     as_it_was = record is not None and record.attempts == answer.attempts and record.status != Status.CLAIMED
     return record if as_it_was else None
 
 
 def _known(record: JobRecord, item: Settlement, answer: Settled) -> JobRecord:
-    """What can be told of a settled job without its row."""
+    """Return what is known about a settled job without its row."""
     return replace(
         record,
         status=_STATUS[answer.outcome],

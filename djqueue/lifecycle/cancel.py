@@ -1,4 +1,4 @@
-"""Cancel jobs: a waiting one ends at once, a claimed one is asked to."""
+"""Cancel jobs: remove those that wait, request a cancel of those that are claimed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from djqueue.conf import config
-from djqueue.records import CancelledJob
+from djqueue.core.records import CancelledJob
 from djqueue.sql import statements
-from djqueue.states import CancelOutcome
 
 from . import announce
 
 
-def cancel(job_id: UUID) -> CancelOutcome:
-    """Cancel one job."""
-    return next((done.outcome for done in cancel_many([job_id])), CancelOutcome.NOT_FOUND)
-
-
 def cancel_many(ids: Sequence[UUID]) -> list[CancelledJob]:
-    """Cancel jobs, in one statement; gives those that were there."""
-    cancelled = statements().cancel(ids, *config().queues_kept_otherwise())
+    """Cancel jobs in one statement; return those that were live."""
+    cancelled = statements().cancel(ids, config().queues_that_keep(), config().keep_done > 0)
     announce.cancelled([done.record for done in cancelled if done.record is not None])
     return cancelled

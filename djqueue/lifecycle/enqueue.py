@@ -2,141 +2,176 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 
-from djqueue import payload, registry, retries, signals
-from djqueue.conf import MAX_KV_VALUE_SIZE, config, first
-from djqueue.durations import seconds
-from djqueue.exceptions import DuplicateJob, InvalidOption, InvalidPayload, KvValueTooLarge
-from djqueue.options import MAX_NAME, CallOptions, check_task_name
-from djqueue.records import Inserted, NewJob
+from djqueue import signals
+from djqueue.conf import config
+from djqueue.core import registry, retries
+from djqueue.core.durations import seconds
+from djqueue.core.options import NO_CALL_OPTIONS, Call, CallOptions, check_task_name, job_id, resolve
+from djqueue.core.payload import encode_arguments, encode_kv
+from djqueue.core.records import Inserted, NewJob
+from djqueue.core.uuid7 import uuid7
+from djqueue.exceptions import DuplicateJob, InvalidOption, InvalidPayload
 from djqueue.sql import Statements, statements
+from djqueue.sql.connection import batches_of
 from djqueue.states import DedupUntil
-from djqueue.uuid7 import uuid7
 
 from . import announce
 
 DEFAULT_QUEUE = "default"
-BATCH_CHARACTERS = 2_000_000
 BATCH = 1000  # rows per INSERT: cheap round trips, within every database's limit of parameters
 
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A job that is known to be storable, and the kv to write with it."""
-
-    job: NewJob
-    kv: Mapping[str, str] = field(default_factory=dict)
+Created = tuple[UUID, bool | None]  # the job's id, and whether this call created it: None until the commit
 
 
-def prepare(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: CallOptions) -> Prepared:
-    """Resolve the options and encode the arguments; raises before anything is written."""
+def enqueue(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: CallOptions) -> Created:
+    """Create one job: now, or with the `on_commit` option when the transaction commits."""
+    job = prepare(task, args, kwargs, options)
+    kv = {key: encode_kv(key, value) for key, value in sorted((options.kv or {}).items())}
+    if options.on_commit is False:
+        inserted = _insert(job, kv)
+        return inserted.id, inserted.created
+    _run_on_commit(options.on_commit, partial(_insert, job, kv))
+    return job.id, None
+
+
+def enqueue_many(calls: Iterable[Call], task: str | None, options: CallOptions) -> list[Created]:
+    """Create one job per call, all or none: now, or with `on_commit` when the transaction commits.
+
+    `task` is the task of calls that name none, and `options` apply to calls that do not set them.
+    """
+    for name in ("id", "dedup_key", "kv"):
+        if getattr(options, name) is not None:
+            raise InvalidOption(
+                f"{name} cannot be shared by all jobs of a batch; set it on single calls with call().using()"
+            )
+    prepare_all = partial(_prepare_calls, calls, task, options)
+    if options.on_commit is False:
+        inserted = insert_many(prepare_all, repeatable=isinstance(calls, Sequence))
+        return [(row.id, row.created) for row in inserted]
+    jobs = list(prepare_all())
+    _run_on_commit(options.on_commit, partial(insert_many, lambda: jobs))
+    return [(job.id, None) for job in jobs]
+
+
+def prepare(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: CallOptions) -> NewJob:
+    """Return the job to insert, with resolved options and encoded arguments. Raise if it cannot be stored."""
     check_task_name(task)
     options = registry.options(task)
-    settings = config()
-    queue = first(call.queue, options.queue, DEFAULT_QUEUE)
-    own = settings.queue(queue)
+    queue = call.queue or options.queue or DEFAULT_QUEUE
     encoded = encode_arguments(task, args, kwargs, call.headers or {})
-    return Prepared(
-        NewJob(
-            id=uuid7() if call.id is None else _uuid(call.id),
-            own_id=call.id is not None,
-            task=task,
-            queue=queue,
-            priority=first(call.priority, options.priority, own.priority, settings.priority),
-            max_attempts=first(call.max_attempts, options.max_attempts, own.max_attempts, settings.max_attempts),
-            args=encoded["args"],
-            kwargs=encoded["kwargs"],
-            headers=encoded["headers"],
-            delay=0.0 if call.delay is None else seconds(call.delay, "delay"),
-            run_at=call.run_at,
-            dedup_key=call.dedup_key,
-            dedup_until=first(call.dedup_until, options.dedup_until, DedupUntil.CLAIMED.value),
-            retry=None if call.retry is None else retries.dump(call.retry),
-            timeout=None if call.timeout is None else seconds(call.timeout, "timeout"),
-            lease=None if call.lease is None else seconds(call.lease, "lease"),
-        ),
-        {key: encode_kv(key, value) for key, value in sorted((call.kv or {}).items())},
+    return NewJob(
+        id=uuid7() if call.id is None else job_id(call.id),
+        own_id=call.id is not None,
+        task=task,
+        queue=queue,
+        priority=resolve("priority", queue, options, call.priority),
+        max_attempts=resolve("max_attempts", queue, options, call.max_attempts),
+        args=encoded["args"],
+        kwargs=encoded["kwargs"],
+        headers=encoded["headers"],
+        delay=0.0 if call.delay is None else seconds(call.delay, "delay"),
+        run_at=call.run_at,
+        dedup_key=call.dedup_key,
+        dedup_until=call.dedup_until or options.dedup_until or DedupUntil.CLAIMED.value,
+        # The row keeps these three only if the call sets them: otherwise the task's current options apply at run time.
+        retry=None if call.retry is None else retries.dump(call.retry),
+        timeout=None if call.timeout is None else seconds(call.timeout, "timeout"),
+        lease=None if call.lease is None else seconds(call.lease, "lease"),
     )
 
 
-def enqueue(prepared: Prepared) -> Inserted:
-    """Insert one job."""
-    inserted = statements().insert([prepared.job], prepared.kv)
-    announce.enqueued([prepared.job], inserted)
-    return inserted[0]
+def insert_many(make: Callable[[], Iterable[NewJob]], *, repeatable: bool = True) -> list[Inserted]:
+    """Insert jobs as they are made, all or none, in the caller's transaction or in a new one.
 
-
-def enqueue_many(make: Callable[[], Iterable[NewJob]], *, again: bool) -> list[Inserted]:
-    """Insert jobs as they are made, all or none, in the caller's transaction or in one of ours.
-
-    `again` tells whether they can be made a second time, should the database ask for that.
+    `repeatable` is whether `make` can be called again if the database asks for a retry.
     """
     database = statements()
     jobs = iter(make())
     head = list(islice(jobs, 1))
     if not head:
-        return []  # without a word to the database
+        return []  # without a query
 
     def insert_all() -> tuple[list[NewJob], list[Inserted]]:
         nonlocal head, jobs
-        if not head:  # not the first try
+        if not head:  # a retry
             jobs = iter(make())
         given, head = chain(head, jobs), []
-        return _insert_all(database, given)
+        return _insert_batches(database, given)
 
-    run = database.own_transaction if again else database.in_transaction
-    heard, inserted = run(insert_all)
-    announce.enqueued(heard, inserted)
+    run = database.own_transaction if repeatable else database.in_transaction
+    announced, inserted = run(insert_all)
+    announce.enqueued(announced, inserted)
     return inserted
 
 
-def _insert_all(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[NewJob], list[Inserted]]:
-    """Insert batch by batch, so that memory is bounded by a batch and not by the whole.
+def _prepare_calls(calls: Iterable[Call], task: str | None, options: CallOptions) -> Iterator[NewJob]:
+    for position, call in enumerate(calls):
+        try:
+            yield _prepare_call(call, task, options)
+        except (InvalidPayload, InvalidOption) as error:
+            raise type(error)(f"item {position}: {error}") from error
 
-    What went in before a bad job is taken back by name: a savepoint would cost every caller.
+
+def _prepare_call(call: Call, task: str | None, options: CallOptions) -> NewJob:
+    if not isinstance(call, Call):
+        raise InvalidOption(f"expected the result of djqueue.call() or task.call(), got {type(call).__name__}")
+    name = call.task or task
+    if name is None:
+        raise InvalidOption("the call has no task; create it with task.call()")
+    if task is not None and name != task:
+        raise InvalidOption(f"the call is for task {name}, not {task}; use djqueue.enqueue_many() for several tasks")
+    if call.options.kv is not None or call.options.on_commit is not False:
+        raise InvalidOption("kv and on_commit cannot be set on a single call of a batch")
+    if call.options is not NO_CALL_OPTIONS:
+        options = options.merged(call.options.given())
+    return prepare(name, call.args, call.kwargs, options)
+
+
+def _run_on_commit(alias: bool | str, insert: Callable[[], object]) -> None:
+    """Insert when the transaction of the named database, or of the queue's database, commits."""
+    transaction.on_commit(insert, using=alias if isinstance(alias, str) else config().database)
+
+
+def _insert(job: NewJob, kv: Mapping[str, str]) -> Inserted:
+    inserted = statements().insert([job], kv)
+    announce.enqueued([job], inserted)
+    return inserted[0]
+
+
+def _insert_batches(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[NewJob], list[Inserted]]:
+    """Insert batch by batch, so that memory is bounded by a batch. Return the jobs to announce, and all rows.
+
+    If a job is refused, delete the jobs inserted before it: a savepoint would slow down every caller.
     """
     inserted: list[Inserted] = []
-    heard: list[NewJob] = []
+    announced: list[NewJob] = []
     try:
-        for batch in _batches(jobs):
+        for batch in batches_of(jobs, _size, BATCH):
             inserted += _insert_batch(database, batch, len(inserted))
-            heard += batch if announce.is_listened_to(signals.job_queued) else []
+            announced += batch if announce.is_listened_to(signals.job_queued) else []
     except Exception:
         created = [row.id for row in inserted if row.created]
-        with suppress(DatabaseError):  # the transaction is lost already, and these with it
+        with suppress(DatabaseError):  # the transaction is aborted, and the inserted rows with it
             for start in range(0, len(created), BATCH):
                 database.discard(created[start : start + BATCH])
         raise
-    return heard, inserted
-
-
-def _batches(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
-    """Bounded by number and by size: a statement must fit into a database's largest packet."""
-    batch: list[NewJob] = []
-    size = 0
-    for job in jobs:
-        batch.append(job)
-        size += len(job.args) + len(job.kwargs) + len(job.headers)
-        if len(batch) == BATCH or size > BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    return announced, inserted
 
 
 def _insert_batch(database: Statements, batch: list[NewJob], offset: int) -> list[Inserted]:
-    """Insert one batch: equal dedup keys collapse to the first, and keys are taken in order, against deadlocks."""
+    """Insert one batch: equal dedup keys collapse to the first, and keys are inserted in order, against deadlocks."""
     if any(job.own_id for job in batch):
-        # Ids that were not made here do not tell the order of the calls.
+        # Ids given by the caller do not reflect the order of the calls.
         batch = [replace(job, place=position / 1e6) for position, job in enumerate(batch)]
     firsts: dict[object, NewJob] = {}
     ids: set[UUID] = set()
@@ -144,7 +179,7 @@ def _insert_batch(database: Statements, batch: list[NewJob], offset: int) -> lis
         if job.id in ids:
             raise DuplicateJob(job.id, f"item {position}: ")
         ids.add(job.id)
-        firsts.setdefault(_place(job), job)
+        firsts.setdefault(_unique_key(job), job)
     ordered = sorted(firsts.values(), key=lambda job: (job.queue, job.dedup_key or ""))
     try:
         rows = dict(zip([job.id for job in ordered], database.insert(ordered, {}), strict=True))
@@ -153,64 +188,16 @@ def _insert_batch(database: Statements, batch: list[NewJob], offset: int) -> lis
         raise DuplicateJob(error.id, f"item {position}: ") from None
     inserted = []
     for job in batch:
-        first_job = firsts[_place(job)]
-        row = rows[first_job.id]
-        inserted.append(row if first_job is job else replace(row, created=False))
+        first = firsts[_unique_key(job)]
+        row = rows[first.id]
+        inserted.append(row if first is job else replace(row, created=False))
     return inserted
 
 
-def _place(job: NewJob) -> object:
-    """What only one job of a batch can have."""
+def _size(job: NewJob) -> int:
+    return len(job.args) + len(job.kwargs) + len(job.headers)
+
+
+def _unique_key(job: NewJob) -> object:
+    """Return what only one job of a batch can have: its id, or its queue and dedup key."""
     return job.id if job.dedup_key is None else (job.queue, job.dedup_key)
-
-
-def encode_kv(key: str, value: Any) -> str:
-    """Encode a kv value, so that equal values are equal texts."""
-    check_kv_key(key)
-    text = payload.canonical(value, f"kv[{key!r}]")
-    size = len(text.encode())
-    if size > MAX_KV_VALUE_SIZE:
-        raise KvValueTooLarge(size, MAX_KV_VALUE_SIZE)
-    return text
-
-
-def check_kv_key(key: str) -> None:
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_NAME:
-        raise InvalidOption(f"a kv key must be a string of 1 to {MAX_NAME} characters, not {key!r:.80}")
-    payload.encode(key, "a kv key")
-
-
-def _uuid(value: UUID | str) -> UUID:
-    return value if isinstance(value, UUID) else UUID(value)
-
-
-def encode_arguments(
-    task: str, args: Sequence[Any], kwargs: Mapping[str, Any], headers: Mapping[str, Any]
-) -> dict[str, str]:
-    try:
-        encoded = {
-            "args": payload.encode(list(args), "args"),
-            "kwargs": payload.encode(dict(kwargs), "kwargs"),
-            "headers": payload.encode(dict(headers), "headers"),
-        }
-        payload.check_size(encoded, config().max_payload_size)
-    except InvalidPayload:
-        # One by one, for an error that names the argument as the function does.
-        labelled = dict(_label_arguments(task, args, kwargs, headers))
-        texts = {label: payload.encode(value, label) for label, value in labelled.items()}
-        payload.check_size(texts, config().max_payload_size)
-        raise
-    return encoded
-
-
-def _label_arguments(
-    task: str, args: Sequence[Any], kwargs: Mapping[str, Any], headers: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
-    registered = registry.find(task)
-    names = list(inspect.signature(registered.func).parameters) if registered else []
-    for index, value in enumerate(args):
-        name = f" ({names[index]})" if index < len(names) else ""
-        yield f"{task}: args[{index}]{name}", value
-    for key, value in kwargs.items():
-        yield f"{task}: kwargs[{key!r}]", value
-    yield f"{task}: headers", dict(headers)

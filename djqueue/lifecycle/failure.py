@@ -1,4 +1,4 @@
-"""An attempt's error as it is kept: safe to store, cut to size, whatever the exception does."""
+"""The stored form of an attempt's error: safe to store and cut to size, whatever the exception does."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from djqueue.masking import hide
-from djqueue.payload import safe_text
+from djqueue.core.masking import hide
+from djqueue.core.payload import safe_text
 
-# Python 3.11 parses source lines for a traceback, and two threads that do so at once can meet a SystemError.
+# Python 3.11 parses source lines for a traceback, and two threads that do so at once can raise a SystemError.
 _formatting = threading.RLock()
 
 MAX_NAME = 500
@@ -23,14 +23,14 @@ MAX_TRACEBACK = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is known of one failed attempt."""
+    """The error of one failed attempt."""
 
     message: str
     exception: str = ""  # dotted path of the class
     traceback: str = ""
 
     def entry(self, *, at: datetime, attempt: int, worker: str, duration: float) -> str:
-        """The line for the job's errors."""
+        """Return the line that is added to the job's `errors`."""
         return (
             json.dumps(
                 {
@@ -50,9 +50,9 @@ class Failure:
 
 
 def describe(error: BaseException | str, secrets: Sequence[str] = ()) -> Failure:
-    """Read an error without trusting it: its `__str__` may raise, lie, be endless or tell secrets.
+    """Read an error without trusting it: its `__str__` may raise, be endless or contain secrets.
 
-    These are masked before anything is cut, or a half of one could stay.
+    Secrets are masked before anything is cut, or a half of one could remain.
     """
     kind: Any = type(error)
     try:
@@ -65,7 +65,7 @@ def describe(error: BaseException | str, secrets: Sequence[str] = ()) -> Failure
         try:
             lines = traceback.format_exception(kind, error, error.__traceback__)
         except BaseException:
-            # The traceback alone calls nothing of the exception's own.
+            # format_tb() calls no method of the exception.
             lines = [*traceback.format_tb(error.__traceback__), f"{kind.__name__}: {message}\n"]
     return Failure(
         safe_text(hide(message, secrets) or kind.__name__, MAX_MESSAGE),

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from djqueue.options import check_queue
-from djqueue.sql import statements
+from djqueue.core.options import check_queue
+from djqueue.sql import Statements, statements
+from djqueue.sql.connection import own_transaction
 
 
 def pause(queue: str) -> None:
-    """Give out no more jobs of that queue; those that run go on."""
-    _set(queue, paused=True)
+    """Stop claiming jobs of the queue. Jobs that are running continue."""
+    check_queue(queue)
+    _write(statements(), queue, paused=True)
 
 
 def resume(queue: str) -> None:
-    _set(queue, paused=False)
+    """Allow jobs of the queue to be claimed again."""
+    check_queue(queue)
+    _write(statements(), queue, paused=False)
 
 
 def is_paused(queue: str) -> bool:
+    """Return whether the queue is paused."""
     from djqueue.models import QueueState
 
     return QueueState.objects.using(statements().alias).filter(queue=queue, paused=True).exists()
 
 
-def _set(queue: str, *, paused: bool) -> None:
+@own_transaction
+def _write(database: Statements, queue: str, *, paused: bool) -> None:
     from djqueue.models import QueueState
 
-    check_queue(queue)
-    database = statements()
-
-    def write() -> None:
-        states = QueueState.objects.using(database.alias)
-        fields = {"paused": paused, "paused_at": database.now() if paused else None}
-        if not states.filter(queue=queue).update(**fields) and paused:
-            states.bulk_create([QueueState(queue=queue)], ignore_conflicts=True)
-            states.filter(queue=queue).update(**fields)
-        if not paused:
-            database.wake(queue)
-
-    database.own_transaction(write)
+    states = QueueState.objects.using(database.alias)
+    fields = {"paused": paused, "paused_at": database.now() if paused else None}
+    if not states.filter(queue=queue).update(**fields) and paused:
+        states.bulk_create([QueueState(queue=queue)], ignore_conflicts=True)
+        states.filter(queue=queue).update(**fields)
+    if not paused:
+        database.wake(queue)

@@ -1,4 +1,4 @@
-"""Make scheduled jobs pending when their time has come."""
+"""Make scheduled jobs pending when they are due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ BATCH = 500
 
 
 def promote() -> int:
-    """Promote all that is due, in batches along the index of run_at: the cost is what is due, not what is stored."""
+    """Promote all due jobs, in batches along the index of run_at, and return how many.
+
+    The cost depends on the number of due jobs, not of stored ones.
+    """
     promoted = 0
     while True:
         batch = len(statements().promote(BATCH))
@@ -18,7 +21,7 @@ def promote() -> int:
 
 
 def due_in() -> float | None:
-    """Seconds until the next scheduled job is due, by the database's clock; None when there is none."""
+    """Return the seconds until the next scheduled job is due, by the database's clock, or None if there is none."""
     database = statements()
     rows = database.fetch(
         f"SELECT run_at, {database.now_sql()} FROM djqueue_job WHERE status = 'scheduled' ORDER BY run_at LIMIT 1"

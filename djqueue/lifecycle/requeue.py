@@ -1,4 +1,4 @@
-"""Put dead jobs back, and change when waiting ones run."""
+"""Put dead jobs back, and change the time or the priority of waiting ones."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from datetime import datetime
 from uuid import UUID
 
 from djqueue import conf
+from djqueue.core.options import normal_run_at
+from djqueue.core.records import JobRecord, Requeue
 from djqueue.exceptions import InvalidOption
-from djqueue.options import normal_run_at
-from djqueue.records import JobRecord, Requeue
 from djqueue.sql import statements
 
 from . import announce
 
 
 def requeue_many(requeues: Sequence[Requeue]) -> list[JobRecord]:
-    """Make dead jobs wait again under their ids, in one statement; gives those that were dead.
+    """Put dead jobs back under their ids, in one statement; return those that were dead.
 
-    Attempts, last error, time of death, cancel request and dedup key are cleared; the errors stay, marked as older.
+    Attempts, last error, time of death, cancel request and dedup key are cleared; the errors are kept, marked as
+    older than the requeue.
     """
     items = [item if item.run_at is None else replace(item, run_at=normal_run_at(item.run_at)) for item in requeues]
     records = statements().requeue(items)
@@ -28,9 +29,9 @@ def requeue_many(requeues: Sequence[Requeue]) -> list[JobRecord]:
 
 
 def reschedule_many(ids: Sequence[UUID], *, run_at: datetime | None = None, priority: int | None = None) -> list[UUID]:
-    """Change the time or the priority of waiting jobs; gives those that were waiting."""
+    """Change the time or the priority of waiting jobs; return the ids of those that were waiting."""
     if run_at is None and priority is None:
-        raise InvalidOption("give run_at, priority or both")
+        raise InvalidOption("reschedule() requires run_at, priority or both")
     if run_at is not None:
         run_at = normal_run_at(run_at)
     if priority is not None:

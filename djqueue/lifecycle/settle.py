@@ -1,98 +1,132 @@
-"""Settle leased jobs: every verdict names the job and its claim token, and "0 rows" is an answer."""
+"""Settle leased jobs. Every settlement names the job and its claim token, and "0 rows" is a valid result."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from djqueue import masking, payload, registry, retries
 from djqueue.conf import config
-from djqueue.durations import Duration, seconds
+from djqueue.core import masking, payload, registry, retries
+from djqueue.core.durations import Duration, seconds
+from djqueue.core.log import logger
+from djqueue.core.options import resolve
+from djqueue.core.records import Settled, Settlement
+from djqueue.core.retries import RetryPolicy
 from djqueue.exceptions import InvalidOption, LeaseLost
-from djqueue.records import Settled, Settlement
-from djqueue.retries import NoRetry, RetryPolicy
 from djqueue.sql import statements
+from djqueue.sql.connection import batches_of
 from djqueue.states import Outcome, Verdict
 
-from . import announce
+from . import announce, outcome
 from .failure import Failure, describe
 
 if TYPE_CHECKING:
     from .claim import ClaimedJob
 
-logger = logging.getLogger("djqueue")
+GROUP = 1000  # jobs in one statement
 
 
 def ack(job: ClaimedJob, result: Any = None) -> Settlement:
-    """It succeeded; raises InvalidPayload for a result that cannot be stored."""
+    """Return the settlement of a job that succeeded. Raise InvalidPayload if the result cannot be stored."""
     return _settlement(job, Verdict.ACK, result=payload.encode_result(result, config().max_payload_size))
 
 
 def nack(job: ClaimedJob, error: BaseException | str, *, delay: Duration | None = None) -> Settlement:
-    """The attempt failed: the row decides between the next attempt, death and a cancel that was asked for."""
+    """Return the settlement of a failed attempt. The job is retried, dead, or cancelled if a cancel was requested."""
     policy = retry_policy(job.row.retry, job.task, job.queue)
     wait = (
         retries.spread_delay(policy, job.attempt, config().backoff_jitter) if delay is None else seconds(delay, "delay")
     )
-    return _failed(job, Verdict.NACK, describe(error, _secrets(job)), delay=wait, final=isinstance(policy, NoRetry))
+    final = outcome.is_final(policy, job.attempt, job.max_attempts)
+    return _failed(job, Verdict.NACK, describe(error, _secrets(job)), delay=wait, final=final)
 
 
 def dead_letter(job: ClaimedJob, reason: BaseException | str, *, unknown: bool = False) -> Settlement:
-    """It can never succeed; `unknown` when that is because no task has its name."""
+    """Return the settlement of a job that can never succeed; `unknown` if its task is not registered."""
     return _failed(job, Verdict.DEAD_LETTER, describe(reason, _secrets(job)), unknown=unknown)
 
 
 def cancel(job: ClaimedJob) -> Settlement:
+    """Return the settlement of a job that stopped because a cancel was requested."""
     return _settlement(job, Verdict.CANCEL)
 
 
 def snooze(job: ClaimedJob, delay: Duration, *, unknown: bool = False) -> Settlement:
-    """Come back later; `unknown` when no task here has its name, which is remembered."""
+    """Return the settlement of a job that runs again after `delay`; `unknown` if its task is not registered."""
     return _settlement(job, Verdict.SNOOZE, delay=seconds(delay, "delay"), unknown=unknown)
 
 
 def release(job: ClaimedJob) -> Settlement:
+    """Return the settlement of a job that may be claimed again immediately."""
     return _settlement(job, Verdict.RELEASE)
 
 
 def retry_policy(stored: str | None, task: str, queue: str) -> RetryPolicy:
-    """The call's policy, else the task's, else the queue's back-off."""
+    """Return the retry policy: the call's, then the task's, then the queue's back-off."""
+    call = None
     if stored is not None:
         try:
-            return retries.load(stored)
+            call = retries.load(stored)
         except (InvalidOption, ValueError, KeyError, TypeError):
             logger.warning("retry policy cannot be read, the task's is used task=%s policy=%.200r", task, stored)
-    return registry.options(task).retry or config().backoff_for(queue)
+    return resolve("retry", queue, registry.options(task), call) or config().backoff_for(queue)
 
 
 def settle_one(job: ClaimedJob, settlement: Settlement) -> Settled:
-    """Settle a job and announce it; raises LeaseLost when it is no longer ours."""
-    [settled] = statements().settle([settlement])
+    """Settle a job and announce it. Raise LeaseLost if its token is no longer valid."""
+    [settled] = statements().settle([outcome.decide(settlement)])
     if settled.outcome == Outcome.LOST:
-        raise LeaseLost(f"job {settlement.id} is no longer ours; {settlement.verdict} changed nothing")
+        raise LeaseLost(f"The lease on job {settlement.id} is lost; {settlement.verdict} changed nothing.")
     announce.settled(job, settlement, settled)
     return settled
 
 
 def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
-    """Settle jobs in one statement; one that the database refuses for its data stands alone and fails alone."""
-    if not settlements:
-        return []
+    """Settle jobs in few statements. A job that the database refuses because of its data fails alone.
+
+    A row that another transaction has locked does not delay the others: it is reported as LOCKED. So are the jobs that
+    were not reached when the connection failed after a part had been settled.
+    """
     database = statements()
-    try:
-        return list(database.settle(settlements))
-    except Exception as error:
-        if database.in_caller_transaction() or not database.is_refusal(error):
-            raise
-        if len(settlements) == 1:
-            return [error]
-        half = len(settlements) // 2
-        return settle_many(settlements[:half]) + settle_many(settlements[half:])
+    answers: list[Settled | Exception] = []
+    groups = list(batches_of(settlements, _characters, GROUP))
+    while groups:
+        group = groups.pop(0)
+        try:
+            answers += database.settle([outcome.decide(item) for item in group], wait=False)
+        except Exception as error:
+            if database.in_caller_transaction():
+                raise
+            refused = database.is_refusal(error) or database.is_too_large(error, _most_bytes(group))
+            if refused and len(group) > 1:
+                half = len(group) // 2
+                groups[:0] = [group[:half], group[half:]]
+            elif refused:
+                answers.append(error)
+            elif answers:
+                return answers + [Settled(Outcome.LOCKED)] * (len(settlements) - len(answers))
+            else:
+                raise
+    return answers
+
+
+def _most_bytes(group: Sequence[Settlement]) -> int:
+    """Return how many bytes the statement of a group may have had; of a single item, how many it had at least.
+
+    Splitting a group without need costs a statement, but refusing an item without need discards its outcome.
+    """
+    size = sum(
+        len(text.encode(errors="replace")) for item in group for text in (item.result, item.error, item.entry) if text
+    )
+    return 2 * size if len(group) > 1 else size  # drivers escape quotes
+
+
+def _characters(item: Settlement) -> int:
+    return len(item.result or "") + len(item.error) + len(item.entry)
 
 
 def _secrets(job: ClaimedJob) -> list[str]:
-    """What an error of this job must not tell."""
+    """Return the texts that must be masked in an error of this job."""
     try:
         return masking.secrets(job.task, job.args, job.kwargs) if registry.options(job.task).sensitive else []
     except (ValueError, RecursionError):
@@ -109,7 +143,7 @@ def _settlement(job: ClaimedJob, verdict: Verdict, **fields: Any) -> Settlement:
         id=job.id,
         token=job.token,
         verdict=verdict,
-        keep_done=config().keep_done_for(job.queue) > 0,
+        keep_done=resolve("keep_done", job.queue) > 0,
         wait=job.waited,
         run=job.elapsed,
         **fields,

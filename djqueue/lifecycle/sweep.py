@@ -1,4 +1,4 @@
-"""Delete old history, in small batches, strictly older than its retention."""
+"""Delete history that is strictly older than its retention, in small batches."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from uuid import UUID
 
 from django.db.models import Model, QuerySet
 
-from djqueue.conf import FOR_EVER, config, first
-from djqueue.durations import Duration, seconds
-from djqueue.sql import statements
+from djqueue.conf import FOR_EVER, config
+from djqueue.core.durations import Duration, seconds
+from djqueue.core.options import resolve
+from djqueue.sql import Statements, statements
+from djqueue.sql.connection import own_transaction
 
 BATCH = 1000
 M = TypeVar("M", bound=Model)
 
 
 def sweep_done(older_than: Duration | None = None) -> int:
-    """Delete done and cancelled jobs that completed longer ago; by default each queue's KEEP_DONE."""
+    """Delete done and cancelled jobs that completed longer ago than `older_than`, by default each queue's KEEP_DONE."""
     from djqueue.models import DoneJob
 
     given = None if older_than is None else seconds(older_than, "older_than")
@@ -26,7 +28,7 @@ def sweep_done(older_than: Duration | None = None) -> int:
     now = database.now()
     swept = 0
     for queue in database.queues_in("djqueue_donejob"):
-        age = first(given, config().keep_done_for(queue))
+        age = resolve("keep_done", queue, call=given)
         if age < FOR_EVER:
             rows = DoneJob.objects.using(database.alias).filter(queue=queue, completed_at__lt=_cutoff(now, age))
             swept += delete_in_batches(rows.order_by("completed_at"))
@@ -34,7 +36,7 @@ def sweep_done(older_than: Duration | None = None) -> int:
 
 
 def sweep_dead(older_than: Duration | None = None) -> int:
-    """Delete dead jobs that died longer ago; by default KEEP_DEAD."""
+    """Delete jobs that became dead longer ago than `older_than`, by default KEEP_DEAD."""
     from djqueue.models import DeadJob
 
     database = statements()
@@ -46,7 +48,7 @@ def sweep_dead(older_than: Duration | None = None) -> int:
 
 
 def sweep_kv() -> int:
-    """Delete kv entries that have expired."""
+    """Delete expired KV entries."""
     from djqueue.models import KV
 
     database = statements()
@@ -63,34 +65,35 @@ def clear_dead(queue: str) -> int:
 
 
 def delete_dead(ids: Sequence[UUID]) -> list[UUID]:
-    """Delete dead jobs, in one short transaction; gives those that were dead."""
+    """Delete dead jobs, in one short transaction, and return those that were dead."""
+    return _delete_dead(statements(), ids) if ids else []
+
+
+@own_transaction
+def _delete_dead(database: Statements, ids: Sequence[UUID]) -> list[UUID]:
     from djqueue.models import DeadJob
 
-    database = statements()
-
-    def delete() -> list[UUID]:
-        dead = DeadJob.objects.using(database.alias).filter(pk__in=ids)
-        found = list(dead.select_for_update().order_by("pk").values_list("pk", flat=True))
-        DeadJob.objects.using(database.alias).filter(pk__in=found)._raw_delete(database.alias)
-        return found
-
-    return database.own_transaction(delete) if ids else []
+    dead = DeadJob.objects.using(database.alias).filter(pk__in=ids)
+    found = list(dead.select_for_update().order_by("pk").values_list("pk", flat=True))
+    DeadJob.objects.using(database.alias).filter(pk__in=found)._raw_delete(database.alias)
+    return found
 
 
 def delete_in_batches(rows: QuerySet[M]) -> int:
-    """Delete what the query finds, a short transaction per batch; rows that somebody has locked are left."""
+    """Delete what the query finds, a short transaction per batch; rows that are locked are left."""
     database = statements()
-
-    def delete_batch() -> int:
-        ids = list(rows.select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
-        if ids:
-            rows.model._base_manager.using(database.alias).filter(pk__in=ids)._raw_delete(database.alias)
-        return len(ids)
-
     deleted = 0
-    while batch := database.own_transaction(delete_batch):
+    while batch := _delete_batch(database, rows):
         deleted += batch
     return deleted
+
+
+@own_transaction
+def _delete_batch(database: Statements, rows: QuerySet[M]) -> int:
+    ids = list(rows.select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
+    if ids:
+        rows.model._base_manager.using(database.alias).filter(pk__in=ids)._raw_delete(database.alias)
+    return len(ids)
 
 
 def _cutoff(now: datetime, age: float) -> datetime:

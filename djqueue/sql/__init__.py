@@ -1,4 +1,4 @@
-"""Statements that the ORM cannot say, one module per database; chosen when a connection is at hand."""
+"""Statements that the ORM cannot express, one class per database, chosen by the vendor of the connection."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
 
-from .base import Statements as Statements
+from .contract import Statements as Statements
 
 
 def statements(alias: str | None = None) -> Statements:
-    """The statements for the queue's database, on this thread's connection."""
+    """Return the statements for the queue's database, on this thread's connection."""
     return statements_on(connections[alias or config().database])
 
 
 def statements_on(connection: BaseDatabaseWrapper) -> Statements:
-    """The statements for a connection's kind of database."""
-    # Imported late: they need the models, and tasks may be declared before those are loaded.
+    """Return the statements for the database that a connection leads to."""
+    # Imported late: they need the models, and tasks may be declared before these are loaded.
     if connection.vendor == "postgresql":
-        from .postgresql import PostgreSQL
+        from djqueue.sql.postgresql.statements import PostgreSQL
 
         return PostgreSQL(connection)
     if connection.vendor == "sqlite":
@@ -31,4 +31,4 @@ def statements_on(connection: BaseDatabaseWrapper) -> Statements:
         from .mysql import MySQL
 
         return MySQL(connection)
-    raise ImproperlyConfigured(f"djqueue runs on PostgreSQL, SQLite and MariaDB, not on {connection.vendor}")
+    raise ImproperlyConfigured(f"djqueue supports PostgreSQL, SQLite and MariaDB, got {connection.vendor}.")

@@ -1,10 +1,11 @@
-"""Key and value, the same on every database: an expired key is absent."""
+"""Keys and values, the same on every database. An expired key counts as absent."""
 
 from __future__ import annotations
 
 from django.db import IntegrityError
 
-from .base import Statements
+from .connection import own_transaction
+from .contract import Statements
 
 
 def get(database: Statements, key: str) -> str | None:
@@ -24,40 +25,34 @@ def put(database: Statements, key: str, value: str, expires_in: float | None) ->
 
 
 def delete(database: Statements, key: str) -> bool:
-    """Delete the key; False when it was absent."""
+    """Delete the key, and return whether it existed."""
     return bool(database.own(lambda: database.execute(f"DELETE FROM djqueue_kv WHERE {_is_there(database)}", [key])))
 
 
 def replace(database: Statements, key: str, old: str, new: str) -> bool:
-    """Write the value if it is still the old one; its expiry stays."""
+    """Write the value if it is still the old one, and return whether it was. The expiry stays."""
     change = f"value = %s, updated_at = {database.now_sql()}"
     sql = f"UPDATE djqueue_kv SET {change} WHERE value = %s AND {_is_there(database)}"
     return bool(database.own(lambda: database.execute(sql, [new, old, key])))
 
 
 def remove(database: Statements, key: str, old: str) -> bool:
-    """Delete the key if its value is still the old one."""
+    """Delete the key if its value is still the old one, and return whether it was."""
     sql = f"DELETE FROM djqueue_kv WHERE value = %s AND {_is_there(database)}"
     return bool(database.own(lambda: database.execute(sql, [old, key])))
 
 
+@own_transaction
 def create(database: Statements, key: str, value: str) -> bool:
-    """Write the value if the key is absent, expired or null."""
-
-    def work() -> bool:
-        column = _column(database)
-        now = database.now_sql()
-        database.execute(
-            f"DELETE FROM djqueue_kv WHERE {column} = %s AND (value = 'null' OR expires_at <= {now})", [key]
-        )
-        conflict = "" if database.connection.vendor == "mysql" else "ON CONFLICT DO NOTHING"
-        sql = f"INSERT INTO djqueue_kv ({column}, value, updated_at) VALUES (%s, %s, {now}) {conflict}"
-        try:
-            return bool(database.execute(sql, [key, value]))
-        except IntegrityError:
-            return False  # on MariaDB, where the statement alone is undone
-
-    return database.own_transaction(work)
+    """Write the value if the key is absent, expired or null, and return whether it was."""
+    column = _column(database)
+    now = database.now_sql()
+    database.execute(f"DELETE FROM djqueue_kv WHERE {column} = %s AND (value = 'null' OR expires_at <= {now})", [key])
+    sql = f"INSERT INTO djqueue_kv ({column}, value, updated_at) VALUES (%s, %s, {now}) {database.skip_conflict_sql}"
+    try:
+        return bool(database.execute(sql, [key, value]))
+    except IntegrityError:
+        return False  # on MariaDB, which rolls back the statement alone
 
 
 def _column(database: Statements) -> str:

@@ -9,24 +9,30 @@ from typing import Any
 from uuid import UUID
 
 from django.db import OperationalError
-from django.db.models import DateTimeField
-from django.db.models.expressions import RawSQL
 
-from djqueue.conf import first
-from djqueue.models import Job
-from djqueue.records import ClaimedRow, ClaimRequest
+from djqueue.core.records import ClaimedRow, ClaimRequest
 
-from .base import CLAIMED, holders
+from .columns import CLAIMED, MAX_WORKER_IDS
+from .common import PENDING, holders
+from .connection import IDS_AT_ONCE, INTERRUPT_WITHIN, own_transaction, slices_of
 from .portable import Portable
+from .rows import Held, newest
 
 LOCK_WAIT_TIMEOUT = 1205
 DEADLOCK = 1213
 RECORD_CHANGED = 1020
+CONNECTION_LOST = (2006, 2013)
 REFUSED = (1153, 1366)  # packet too large, incorrect string value
 
 
 class MySQL(Portable):
+    skip_conflict_sql = ""  # INSERT IGNORE would also ignore other errors
     lock_sql = "FOR UPDATE"
+    length_sql = "CHAR_LENGTH"
+    join_sql = "STRAIGHT_JOIN"
+    # Where the ids are most of the table, MariaDB would scan it whole, and wait for rows that are not among them.
+    by_id_sql = "FORCE INDEX (PRIMARY)"
+    lease_column = "lease"
 
     def now(self) -> datetime:
         return self.instant(self.fetch("SELECT UTC_TIMESTAMP(6)")[0][0])  # type: ignore[no-any-return]
@@ -56,33 +62,92 @@ class MySQL(Portable):
     def is_refusal(self, error: Exception) -> bool:
         return super().is_refusal(error) or (isinstance(error, OperationalError) and error.args[0] in REFUSED)
 
+    def is_too_large(self, error: Exception, size: int) -> bool:
+        # A server that receives too large a packet closes the connection, often before its error can be read. In an
+        # outage it does not answer, or it accepts statements of this size: then trying smaller ones is of no use.
+        if not isinstance(error, OperationalError) or error.args[0] not in CONNECTION_LOST:
+            return False
+        self.connection.close()
+        try:
+            return size > int(self.fetch("SELECT @@max_allowed_packet")[0][0])
+        except OperationalError:
+            return False
+
+    def interrupt(self) -> None:
+        driver: Any = self.connection.connection
+        if driver is not None:
+            other = self.connection.copy()
+            other.settings_dict["OPTIONS"] = {
+                **other.settings_dict["OPTIONS"],
+                **dict.fromkeys(["connect_timeout", "read_timeout", "write_timeout"], INTERRUPT_WITHIN),
+            }
+            try:
+                with other.cursor() as cursor:
+                    cursor.execute(f"KILL QUERY {driver.thread_id()}")
+            finally:
+                other.close()
+
     @contextmanager
     def begin(self) -> Iterator[None]:
-        self.connection.ensure_connection()  # which is when the level is known
+        self.connection.ensure_connection()  # the level is known from then on
         if self.connection.isolation_level != "read committed":  # type: ignore[attr-defined]
             # For the next transaction only: REPEATABLE READ would lock gaps that enqueuers need.
             self.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         with super().begin():
             yield
 
-    def upsert_sql(self, key: str, columns: Sequence[str]) -> str:
-        return f"ON DUPLICATE KEY UPDATE {', '.join(f'{name} = VALUES({name})' for name in columns)}"
+    def on_conflict_sql(self, key: str) -> str:
+        return "ON DUPLICATE KEY UPDATE"
 
-    def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
-        clock = RawSQL("UTC_TIMESTAMP(6)", [], output_field=DateTimeField())
-        jobs = Job.objects.using(self.alias).filter(pk__in=ids).order_by("pk").annotate(clock=clock)
-        rows = list(jobs.select_for_update(skip_locked=skip_locked))
-        now = rows[0].clock if rows else datetime.now(UTC)  # nothing to date without rows
-        return now, {row.pk: row for row in rows}
+    def new_sql(self, column: str) -> str:
+        return f"VALUES({column})"
 
+    def concat_sql(self, *texts: str) -> str:
+        return f"CONCAT({', '.join(texts)})"
+
+    def lease_value(self, row: Held, seconds: float | None, now: datetime) -> Any:
+        return seconds
+
+    def delete_sql(self, table: str, count: int) -> str:
+        # One look-up per id: a range of the primary key would also wait for the row after each of them.
+        ids = f"WITH v(id) AS (VALUES {', '.join(['(%s)'] * count)}) SELECT id FROM v"
+        return f"DELETE j FROM ({ids}) AS v STRAIGHT_JOIN {table} AS j ON j.id = v.id"
+
+    def expiry_sql(self) -> str:
+        # Counted from this statement, which runs when the row is locked: the clock of a statement that waits for a lock
+        # shows the time before it waited.
+        return "COALESCE(UTC_TIMESTAMP(6) + INTERVAL ROUND(VALUES(lease) * 1000000) MICROSECOND, lease_expires_at)"
+
+    def lock(self, columns: Sequence[str], ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, list[Any]]:
+        found: list[Any] = []
+        now = datetime.now(UTC)  # unused if there are no rows
+        for part in slices_of(sorted(ids), IDS_AT_ONCE):
+            rows = self.fetch(
+                f"SELECT UTC_TIMESTAMP(6), {', '.join(columns)} FROM djqueue_job {self.by_id_sql} "
+                f"WHERE id IN ({holders(part)}) ORDER BY id FOR UPDATE {'SKIP LOCKED' if skip_locked else ''}",
+                [self.adapt(i) for i in part],
+            )
+            if rows:
+                now = self.instant(rows[0][0])
+            found += [row[1:] for row in rows]
+        return now, found
+
+    def distinct_sql(self, column: str, table: str, condition: str) -> str:
+        # A loose index scan reads one entry per value, however many rows have it; a recursive CTE reads all rows, and
+        # ends after max_recursive_iterations. With an equality in place of the IN, MariaDB would not choose it.
+        if condition != PENDING:
+            return f"SELECT {column} AS value FROM {table} WHERE {condition} GROUP BY {column}"
+        return (
+            f"SELECT {column} AS value FROM {table} FORCE INDEX (djqueue_job_claim) "
+            f"WHERE status IN ('pending', '') GROUP BY status, {column}"
+        )
+
+    @own_transaction
     def claim(self, request: ClaimRequest) -> list[ClaimedRow]:
-        return self.own_transaction(lambda: self._claim(request))
-
-    def _claim(self, request: ClaimRequest) -> list[ClaimedRow]:
-        """A branch per queue along djqueue_job_claim, then one UPDATE by primary key."""
+        """Select by a branch per queue along djqueue_job_claim, then write one upsert by primary key."""
         columns = [name for name in CLAIMED if name not in ("claimed_at", "lease_expires_at")]
         branch = f"""(
-            SELECT {", ".join(columns)}, dedup_until, lease, UTC_TIMESTAMP(6) AS clock
+            SELECT {", ".join(columns)}, dedup_until, lease
             FROM djqueue_job FORCE INDEX (djqueue_job_claim)
             WHERE status = 'pending' AND queue = %s
               AND NOT EXISTS (SELECT 1 FROM djqueue_queuestate s WHERE s.queue = %s AND s.paused)
@@ -91,57 +156,44 @@ class MySQL(Portable):
         if len(request.wants) > 1:
             sql += " ORDER BY priority, enqueued_at, id LIMIT %s"
         params = [value for queue, n in request.wants.items() for value in (queue, queue, min(n, request.limit))]
-        found = []
-        for row in self.fetch(sql, params + [request.limit] * (len(request.wants) > 1)):
-            values = dict(zip([*columns, "dedup_until", "lease", "claimed_at"], row, strict=True))
-            lease = first(
-                request.lease,
-                values.pop("lease"),
-                request.task_leases.get(values["task"]),
-                request.leases[values["queue"]],
-            )
-            # What the UPDATE will make of the row.
-            values["attempts"] += 1
-            values["started_at"] = values["started_at"] or values["claimed_at"]
-            values["worker_ids"] += f"{request.worker},"
-            values["dedup_key"] = values["dedup_key"] if values["dedup_until"] == "done" else None
-            values["lease_expires_at"] = values["claimed_at"] + timedelta(seconds=lease)
-            found.append(self.claimed([values[name] for name in CLAIMED]))
+        rows = self.fetch(sql, params + [request.limit] * (len(request.wants) > 1))
+        found = [dict(zip([*columns, "dedup_until", "lease"], row, strict=True)) for row in rows]
         if found:
             self._mark_claimed(request, found)
-        return found
+        return [self.claimed([values[name] for name in CLAIMED]) for values in found]
 
-    def _mark_claimed(self, request: ClaimRequest, rows: Sequence[ClaimedRow]) -> None:
-        now = self.adapt(rows[0].claimed_at)
-        ids = [self.adapt(row.id) for row in rows]
-        expiries = [self.adapt(row.lease_expires_at) for row in rows]
-        if len(set(expiries)) == 1:
-            expiry, expiry_params = "%s", expiries[:1]
-        else:
-            expiry = f"CASE id {'WHEN %s THEN %s ' * len(rows)} END"
-            expiry_params = [value for pair in zip(ids, expiries, strict=True) for value in pair]
-        self.execute(
-            f"""
-            UPDATE djqueue_job SET
-                status = 'claimed', token = %s, worker = %s, worker_ids = CONCAT(worker_ids, %s, ','), started = %s,
-                attempts = attempts + 1, claimed_at = %s, last_attempted_at = %s,
-                started_at = COALESCE(started_at, %s), lease_expires_at = {expiry}, progress = NULL,
-                dedup_key = IF(dedup_until = 'done', dedup_key, NULL)
-            WHERE id IN ({holders(rows)})
-            """,
-            [
-                self.adapt(request.token),
-                *[request.worker, request.worker, request.started],
-                *[now, now, now],
-                *expiry_params,
-                *ids,
-            ],
-        )
+    def _mark_claimed(self, request: ClaimRequest, rows: Sequence[dict[str, Any]]) -> None:
+        """Write the claim to the rows, and to the given values, which become those of the claimed rows."""
+        leases = [request.lease_of(values["task"], values["queue"], values["lease"]) for values in rows]
+        given = [(values["id"], place < request.begin, leases[place]) for place, values in enumerate(rows)]
+        workers = self.newest_sql("CONCAT(worker_ids, %s, ',')", ",", MAX_WORKER_IDS)
+        changes = {
+            "status": "'claimed'",
+            "token": "%s",
+            "worker": "%s",
+            "worker_ids": workers,
+            "started": self.new_sql("started"),
+            "attempts": "attempts + 1",
+            "claimed_at": "UTC_TIMESTAMP(6)",
+            "last_attempted_at": "UTC_TIMESTAMP(6)",
+            "started_at": "COALESCE(started_at, UTC_TIMESTAMP(6))",
+            "lease_expires_at": self.expiry_sql(),
+            "progress": "NULL",
+            "dedup_key": "IF(dedup_until = 'done', dedup_key, NULL)",
+        }
+        params = [self.adapt(request.token), request.worker, *[request.worker] * workers.count("%s")]
+        written = self.upsert(["id", "started", "lease"], given, changes, params, returning="id, claimed_at")
+        claimed_at = dict(written)
+        for values, lease in zip(rows, leases, strict=True):
+            now = claimed_at[values["id"]]
+            values["claimed_at"], values["lease_expires_at"] = now, now + timedelta(seconds=lease)
+            values["started_at"] = values["started_at"] or now
+            values["attempts"] += 1
+            values["worker_ids"] = newest(f"{values['worker_ids']}{request.worker},", ",", MAX_WORKER_IDS)
+            values["dedup_key"] = values["dedup_key"] if values["dedup_until"] == "done" else None
 
+    @own_transaction
     def promote(self, limit: int) -> list[str]:
-        return self.own_transaction(lambda: self._promote(limit))
-
-    def _promote(self, limit: int) -> list[str]:
         due = self.fetch(
             """
             SELECT id, queue FROM djqueue_job FORCE INDEX (djqueue_job_due)
@@ -152,5 +204,6 @@ class MySQL(Portable):
         )
         if due:
             ids = [row[0] for row in due]
-            self.execute(f"UPDATE djqueue_job SET status = 'pending' WHERE id IN ({holders(ids)})", ids)
+            sql = f"UPDATE djqueue_job {self.by_id_sql} SET status = 'pending' WHERE id IN ({holders(ids)})"
+            self.execute(sql, ids)
         return [row[1] for row in due]

@@ -1,79 +1,52 @@
-"""The statements of databases without data-modifying CTEs: the same transitions in a few statements of one short
-transaction, which holds the rows that it decides on."""
+"""The transitions on databases without data-modifying CTEs: a few statements in one short transaction, which locks
+the rows that it changes."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError
-from django.db.models import F
-from django.db.models.functions import Coalesce
 
+from djqueue.core.records import CancelledJob, Decision, Inserted, JobRecord, NewJob, Renew, Renewed, Requeue, Settled
 from djqueue.exceptions import DuplicateJob
-from djqueue.models import DeadJob, DoneJob, Job, Throughput
-from djqueue.payload import decode
-from djqueue.records import (
-    CancelledJob,
-    Inserted,
-    JobRecord,
-    NewJob,
-    Renew,
-    Renewal,
-    Requeue,
-    Settled,
-    Settlement,
-    record_of,
-)
-from djqueue.states import CancelOutcome, Outcome, Status
+from djqueue.models import Job, Throughput
+from djqueue.states import WAITING_AGAIN, CancelOutcome, Outcome, Status
 
-from . import rules
-from .base import CONFLICT_TRIES, GIVEN, RETURNED_BY_INSERT, Statements, holders
+from .columns import GIVEN, MAX_ERRORS, NOT_IN_JOB, RECORD, RETURNED_BY_INSERT, REVIVED
+from .common import PENDING, holders
+from .connection import CONFLICT_TRIES, IDS_AT_ONCE, ROWS_AT_ONCE, batches_of, own_transaction, slices_of
+from .rows import Held, Rows, characters
+from .throughput import Counts
 
-_RETURNED = (Outcome.RETRYING, Outcome.SNOOZED, Outcome.RELEASED)
-R = TypeVar("R")
-
-# Of about forty columns each: SQLite takes 32,766 parameters.
-ROWS_AT_ONCE = 700
-
-_RETURNED_FIELDS = (
-    "status run_at token worker claimed_at lease_expires_at attempts worker_ids started_at started returns crashes "
-    "unknown_since failed_at last_error errors"
-).split()
+_NEWLINE = "'\n'"
+_MARK = '{"before_requeue":true,'
 
 
-class Portable(Statements):
+class Portable(Rows):
     """SQLite and MariaDB."""
 
-    lock_sql = ""  # makes a read see, and hold, what is committed now
-
-    @abstractmethod
-    def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
-        """The present, and the rows, held until the transaction ends."""
-
+    @own_transaction
     def put_back(self, queue: str, tasks: Sequence[str], limit: int, first: float, last: float, grace: float) -> int:
-        return self.own_transaction(lambda: self._put_back(queue, tasks, limit, first, last, grace))
-
-    def _put_back(self, queue: str, tasks: Sequence[str], limit: int, first: float, last: float, grace: float) -> int:
-        pending = Job.objects.using(self.alias).filter(status=Status.PENDING.value)
-        now = self.now()
-        ahead = pending.filter(queue=queue).order_by("priority", "enqueued_at", "id")
-        by_delay: dict[int, list[UUID]] = {}
-        for job, task, since in ahead.values_list("id", "task", "unknown_since")[:limit]:
-            age = 0.0 if since is None else (now - since).total_seconds()
-            if task in tasks and (since is None or age < grace):
-                by_delay.setdefault(round(min(max(age, first), last)), []).append(job)
-        return sum(
-            pending.filter(id__in=ids).update(
-                status=Status.SCHEDULED.value,
-                run_at=now + timedelta(seconds=delay),
-                unknown_since=Coalesce(F("unknown_since"), now),
-            )
-            for delay, ids in by_delay.items()
+        ahead = self.fetch(
+            f"SELECT id, task FROM djqueue_job WHERE {PENDING} AND queue = %s "
+            "ORDER BY priority, enqueued_at, id LIMIT %s",
+            [queue, limit],
         )
+        ids = [self.uuid(job) for job, task in ahead if task in tasks]
+        now, rows = self.lock(["id", "status", "unknown_since"], ids, skip_locked=True)
+        put: list[tuple[Any, ...]] = []
+        for job, status, since in rows:
+            since = self.instant(since) or now
+            age = (now - since).total_seconds()
+            if status == Status.PENDING.value and (age < grace or since is now):
+                put.append((job, Status.SCHEDULED.value, now + timedelta(seconds=max(first, min(last, age))), since))
+        columns = ["id", "status", "run_at", "unknown_since"]
+        self.upsert(columns, put, {name: self.new_sql(name) for name in columns[1:]})
+        return len(put)
 
     # Enqueue
 
@@ -84,7 +57,7 @@ class Portable(Statements):
 
     def _insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> dict[UUID, Inserted]:
         found: dict[UUID, Inserted] = {}
-        # Several statements, one clock: the order of a batch is told by their places behind it.
+        # Several statements, one clock: `place` keeps the order of the batch.
         clock = self.now() if len(jobs) > 1 and any(job.own_id for job in jobs) else None
         try:
             for job in jobs:
@@ -109,7 +82,7 @@ class Portable(Statements):
             try:
                 found = self.inserted([job], self.fetch(*self._insert_sql([job], clock, upsert=False)))
             except IntegrityError:
-                # The statement alone is undone: the transaction stays usable.
+                # The database rolls back the statement alone: the transaction stays usable.
                 if self._has("djqueue_job", job.id, self.lock_sql):
                     raise DuplicateJob(job.id) from None
                 hit = self.fetch(
@@ -120,8 +93,8 @@ class Portable(Statements):
                     return self.inserted([job], hit)
                 if tried == CONFLICT_TRIES:
                     raise
-                continue  # whoever was in the way is gone
-            # The look at the history comes after the insert, which has waited for whoever was moving the job there.
+                continue  # the row that was in the way is gone
+            # The histories are read after the insert, which has waited for any transaction that moves the job there.
             if self._has("djqueue_donejob", job.id) or self._has("djqueue_deadjob", job.id):
                 self.discard([job.id])
                 raise DuplicateJob(job.id)
@@ -157,153 +130,208 @@ class Portable(Statements):
 
     # Settle
 
-    def settle(self, settlements: Sequence[Settlement], *, reaping: bool = False) -> list[Settled]:
-        return self.own_transaction(lambda: self._settle(settlements, reaping))
-
-    def _settle(self, settlements: Sequence[Settlement], reaping: bool) -> list[Settled]:
-        now, rows = self.lock_jobs([item.id for item in settlements], skip_locked=reaping)
+    @own_transaction
+    def settle(
+        self, decisions: Sequence[Decision], *, expired_at: datetime | None = None, wait: bool = True
+    ) -> list[Settled]:
+        now, rows = self.hold([item.id for item in decisions], skip_locked=not wait)
+        locked = set() if wait else self._locked(decisions, rows)
         settled: list[Settled] = []
-        returned: list[Job] = []
-        gone: list[tuple[Job, Settlement, Outcome]] = []
-        counts = rules.Counts(now)
-        for item in settlements:
+        returned: list[tuple[Held, Decision]] = []
+        gone: list[tuple[Decision, Outcome]] = []
+        counts = Counts(now)
+        for item in decisions:
             row = rows.get(item.id)
-            if row is None or row.token != item.token or (reaping and not rules.expired(row, now)):
-                settled.append(Settled(Outcome.LOST))
+            if row is None or row.token != item.token or (expired_at and not _may_reap(row, item, expired_at)):
+                settled.append(Settled(Outcome.LOCKED if item.id in locked else Outcome.LOST))
                 continue
-            outcome = rules.decide(row, item)
+            outcome = Outcome.CANCELLED if item.cancellable and row.cancel_requested else item.outcome
             settled.append(Settled(outcome, row.attempts))
-            if outcome in _RETURNED:
-                rules.give_back(row, item, outcome, now)
-                returned.append(row)
+            counts.add(row.queue, row.task, outcome, item.wait, item.run)
+            if outcome in WAITING_AGAIN:
+                returned.append((row, item))
             else:
-                rules.record_failure(row, item, now)
-                gone.append((row, item, outcome))
-            counts.add(row, item, outcome)
+                gone.append((item, outcome))
+            row.token = None  # a claim cannot be settled twice
         if returned:
-            self._update(returned, _RETURNED_FIELDS)
+            self._give_back(returned, now)
         if gone:
-            Job.objects.using(self.alias).filter(pk__in=[row.pk for row, _, _ in gone])._raw_delete(self.alias)
-            self._replace([rules.done(*one, now) for one in gone if one[2] != Outcome.DEAD and one[1].keep_done])
-            self._replace([DeadJob(**rules.kept(row)) for row, _, outcome in gone if outcome == Outcome.DEAD])
+            self._move_to_dead([item for item, outcome in gone if outcome == Outcome.DEAD], now)
+            self._move_to_done([pair for pair in gone if pair[1] != Outcome.DEAD and pair[0].keep_done], now)
+            self.delete("djqueue_job", [item.id for item, _ in gone])
         if counts.cells:
             Throughput.objects.using(self.alias).bulk_create(counts.cells.values())
         return settled
 
-    def _update(self, rows: Sequence[Job], columns: Sequence[str]) -> None:
-        """Write the given columns of rows that we hold: an upsert that never inserts, linear where CASEs are not."""
-        for part in parts_of(rows):
-            self._write("INSERT", part, self.upsert_sql("(id)", columns))
+    def _give_back(self, returned: Sequence[tuple[Held, Decision]], now: datetime) -> None:
+        """Make claimed rows wait again."""
+        new = self.new_sql
+        values = [_waiting_again(row, item, now) for row, item in returned]
+        written = list(values[0])[1:]
+        # An attempt that is given back takes its worker along.
+        left = f"{self.length_sql}(worker_ids) - {self.length_sql}(worker) - 1"
+        changes = {
+            "worker_ids": f"CASE WHEN {new('attempts')} >= attempts THEN worker_ids "
+            f"WHEN {left} > 0 THEN SUBSTR(worker_ids, 1, {left}) ELSE '' END"
+        }
+        if any(item.entry for _, item in returned):
+            for row, (_, item) in zip(values, returned, strict=True):
+                row |= {"failed_at": now if item.entry else None, "last_error": item.error, "errors": item.entry}
+            errors = self.newest_sql(self.concat_sql("errors", new("errors")), "\n", MAX_ERRORS)
+            changes |= {
+                "errors": f"CASE WHEN {new('errors')} <> '' THEN {errors} ELSE errors END",
+                "last_error": f"CASE WHEN {new('errors')} <> '' THEN {new('last_error')} ELSE last_error END",
+                "failed_at": f"COALESCE({new('failed_at')}, failed_at)",
+            }
+        changes |= {"token": "NULL", "worker": "''", "claimed_at": "NULL", "lease_expires_at": "NULL", "started": "0"}
+        rows = [list(row.values()) for row in values]
+        self.upsert(list(values[0]), rows, changes | {name: new(name) for name in written})
 
-    def _replace(self, rows: Sequence[DoneJob] | Sequence[DeadJob]) -> None:
-        """Insert history rows over what an earlier life of the job may have left under its id."""
-        for part in parts_of(rows):
-            self._write("REPLACE", part, "")
+    def _move_to_done(self, ended: Sequence[tuple[Decision, Outcome]], now: datetime) -> None:
+        rows = [(item.id, outcome.value, item.result, item.error, item.entry) for item, outcome in ended]
+        self.move("djqueue_donejob", ["id", "status", "result", "error", "entry"], rows, now, {"completed_at": now})
 
-    def _write(self, verb: str, rows: Sequence[Any], conflict: str) -> None:
-        fields = rows[0]._meta.concrete_fields
-        row = f"({holders(fields)})"
-        self.execute(
-            f"{verb} INTO {rows[0]._meta.db_table} ({', '.join(str(field.column) for field in fields)}) "
-            f"VALUES {', '.join([row] * len(rows))} {conflict}",
-            [field.get_db_prep_save(getattr(row, field.attname), self.connection) for row in rows for field in fields],
-        )
+    def _move_to_dead(self, items: Sequence[Decision], now: datetime) -> None:
+        self.move("djqueue_deadjob", ["id", "error", "entry"], [(i.id, i.error, i.entry) for i in items], now, {})
 
-    # Steer
+    # Control
 
-    def cancel(self, ids: Sequence[UUID], keep: bool, otherwise: Sequence[str]) -> list[CancelledJob]:
-        return self.own_transaction(lambda: self._cancel(ids, keep, otherwise))
-
-    def _cancel(self, ids: Sequence[UUID], keep: bool, otherwise: Sequence[str]) -> list[CancelledJob]:
-        now, rows = self.lock_jobs(ids, skip_locked=False)
-        claimed = [row for row in rows.values() if row.status == Status.CLAIMED.value]
-        gone = [row for row in rows.values() if row.status != Status.CLAIMED.value]
-        jobs = Job.objects.using(self.alias)
-        if claimed:
-            jobs.filter(pk__in=[row.pk for row in claimed]).update(cancel_requested=True)
-        cancelled = [CancelledJob(row.pk, CancelOutcome.REQUESTED) for row in claimed]
+    @own_transaction
+    def cancel(self, ids: Sequence[UUID], keeps: Mapping[str, bool], keep: bool) -> list[CancelledJob]:
+        now, rows = self.lock([NOT_IN_JOB.get(name, name) for name in RECORD], ids, skip_locked=False)
+        found = [self.record(row) for row in rows]
+        claimed = [record.id for record in found if record.status == Status.CLAIMED]
+        gone = [record for record in found if record.status != Status.CLAIMED]
+        for part in slices_of(claimed, IDS_AT_ONCE):
+            sql = f"UPDATE djqueue_job {self.by_id_sql} SET cancel_requested = 1 WHERE id IN ({holders(part)})"
+            self.execute(sql, [self.adapt(i) for i in part])
+        cancelled = [CancelledJob(job, CancelOutcome.REQUESTED) for job in claimed]
         if gone:
-            jobs.filter(pk__in=[row.pk for row in gone])._raw_delete(self.alias)
-            ended = [DoneJob(**rules.kept(row), status=Status.CANCELLED.value, completed_at=now) for row in gone]
-            self._replace([row for row in ended if (row.queue in otherwise) != keep])
-            counts = rules.Counts(now)
-            for row in gone:
-                counts.cell(row.queue, row.task).cancelled += 1
+            kept = [record.id for record in gone if keeps.get(record.queue, keep)]
+            rows = [(job, Status.CANCELLED.value, None, "", "") for job in kept]
+            columns = ["id", "status", "result", "error", "entry"]
+            self.move("djqueue_donejob", columns, rows, now, {"completed_at": now})
+            self.delete("djqueue_job", [record.id for record in gone])
+            counts = Counts(now)
+            for record in gone:
+                counts.cell(record.queue, record.task).cancelled += 1
             Throughput.objects.using(self.alias).bulk_create(counts.cells.values())
-            cancelled += [CancelledJob(row.pk, CancelOutcome.REMOVED, record_of(row)) for row in ended]
+            ended = [replace(record, status=Status.CANCELLED, completed_at=now) for record in gone]
+            cancelled += [CancelledJob(record.id, CancelOutcome.REMOVED, record) for record in ended]
         return cancelled
 
+    @own_transaction
     def requeue(self, requeues: Sequence[Requeue]) -> list[JobRecord]:
-        return self.own_transaction(lambda: self._requeue({item.id: item for item in requeues}))
+        dead = self._dead_and_not_live([item.id for item in requeues])
+        given = {item.id: (item.id, item.args, item.kwargs, item.run_at) for item in requeues if item.id in dead}
+        revived: list[JobRecord] = []
+        for part in batches_of(list(given.values()), characters, ROWS_AT_ONCE):
+            values, params = self.given_sql(["id", "args", "kwargs", "run_at"], part)
+            now = self.now_sql()
+            run_at = f"COALESCE(v.run_at, {now})"
+            # A line of errors begins with a brace and contains no line break. It is marked once.
+            marked = f"REPLACE({self.concat_sql(_NEWLINE, 'd.errors')}, '\n{{', '\n{_MARK}')"
+            marked = f"SUBSTR(REPLACE({marked}, '{_MARK}{_MARK[1:]}', '{_MARK}'), 2)"
+            rows = self.fetch(
+                f"INSERT INTO djqueue_job ({', '.join(REVIVED)}, args, kwargs, errors, run_at, status) {values} "
+                f"SELECT {', '.join(f'd.{name}' for name in REVIVED)}, COALESCE(v.args, d.args), "
+                f"COALESCE(v.kwargs, d.kwargs), {marked}, {run_at}, "
+                f"CASE WHEN {run_at} <= {now} THEN 'pending' ELSE 'scheduled' END "
+                f"FROM v {self.join_sql} djqueue_deadjob d ON d.id = v.id "
+                f"RETURNING {', '.join(NOT_IN_JOB.get(name, name) for name in RECORD)}",
+                params,
+            )
+            revived += [self.record(row) for row in rows]
+        self.delete("djqueue_deadjob", list(given))
+        return revived
 
-    def _requeue(self, requeues: Mapping[UUID, Requeue]) -> list[JobRecord]:
-        dead_jobs = DeadJob.objects.using(self.alias)
-        live_jobs = Job.objects.using(self.alias)
-        dead = list(dead_jobs.select_for_update().filter(pk__in=list(requeues)).order_by("pk"))
-        live = set(live_jobs.filter(pk__in=[row.pk for row in dead]).values_list("pk", flat=True))
-        dead = [row for row in dead if row.pk not in live]
-        if not dead:
-            return []
-        now = self.now()
-        jobs = [rules.revived(row, requeues[row.pk], now) for row in dead]
-        live_jobs.bulk_create(jobs)
-        dead_jobs.filter(pk__in=[row.pk for row in dead])._raw_delete(self.alias)
-        return [record_of(job) for job in jobs]
+    def _dead_and_not_live(self, ids: Sequence[UUID]) -> set[UUID]:
+        found: set[UUID] = set()
+        for part in slices_of(sorted(ids), IDS_AT_ONCE):
+            where, params = f"{self.by_id_sql} WHERE id IN ({holders(part)})", [self.adapt(i) for i in part]
+            dead = self.fetch(f"SELECT id FROM djqueue_deadjob {where} ORDER BY id {self.lock_sql}", params)
+            live = self.fetch(f"SELECT id FROM djqueue_job {where}", params) if dead else []
+            found |= {self.uuid(row[0]) for row in dead} - {self.uuid(row[0]) for row in live}
+        return found
 
+    @own_transaction
     def reschedule(self, ids: Sequence[UUID], run_at: datetime | None, priority: int | None) -> list[UUID]:
-        return self.own_transaction(lambda: self._reschedule(ids, run_at, priority))
-
-    def _reschedule(self, ids: Sequence[UUID], run_at: datetime | None, priority: int | None) -> list[UUID]:
-        now, rows = self.lock_jobs(ids, skip_locked=False)
-        waiting = [row for row in rows.values() if row.status != Status.CLAIMED.value]
-        for row in waiting:
-            row.priority = row.priority if priority is None else priority
-            row.run_at = run_at or row.run_at
-            row.status = rules.waiting_status(row.run_at, now)
-        self._update(waiting, ["priority", "run_at", "status"])
-        return [row.pk for row in waiting]
+        _, rows = self.lock(["id", "status"], ids, skip_locked=False)
+        waiting = [row[0] for row in rows if row[1] != Status.CLAIMED.value]
+        for part in slices_of(waiting, IDS_AT_ONCE):
+            self.execute(
+                f"UPDATE djqueue_job {self.by_id_sql} SET "
+                "priority = COALESCE(%s, priority), run_at = COALESCE(%s, run_at), "
+                f"status = CASE WHEN COALESCE(%s, run_at) <= {self.now_sql()} THEN 'pending' ELSE 'scheduled' END "
+                f"WHERE id IN ({holders(part)})",
+                [priority, self.adapt(run_at), self.adapt(run_at), *part],
+            )
+        return [self.uuid(job) for job in waiting]
 
     # Lease
 
-    def renew(self, renewals: Sequence[Renew], *, wait: bool) -> list[Renewal | None]:
-        return self.own_transaction(lambda: self._renew(renewals, wait))
-
-    def _renew(self, renewals: Sequence[Renew], wait: bool) -> list[Renewal | None]:
-        now, rows = self.lock_jobs([item.id for item in renewals], skip_locked=not wait)
-        answers: list[Renewal | None] = []
-        renewed: list[Job] = []
-        for item in renewals:
-            row = rows.get(item.id)
-            if row is None or row.token != item.token:
-                answers.append(Renewal(None))
-                continue
-            if item.lease is not None:
-                row.lease_expires_at = now + timedelta(seconds=item.lease)
-            if item.started is not None:
-                row.started = item.started
-            if item.progress is not None:
-                row.progress = decode(item.progress)
-            renewed.append(row)
-            answers.append(Renewal(row.lease_expires_at, row.cancel_requested))
-        if not wait:
-            answers = self._tell_skipped(renewals, answers)
-        if renewed:
-            self._update(renewed, ["lease_expires_at", "started", "progress"])
-        return answers
-
-    def _tell_skipped(self, renewals: Sequence[Renew], answers: list[Renewal | None]) -> list[Renewal | None]:
-        """Tell rows that are locked by somebody from rows that are no longer ours."""
-        unsure = {item.id for item, answer in zip(renewals, answers, strict=True) if answer == Renewal(None)}
-        if not unsure:
-            return answers
-        tokens = dict(Job.objects.using(self.alias).filter(pk__in=unsure).values_list("id", "token"))
+    @own_transaction
+    def renew(self, renewals: Sequence[Renew], *, wait: bool) -> list[Renewed | None]:
+        now, rows = self.hold([item.id for item in renewals], skip_locked=not wait)
+        locked = set() if wait else self._locked(renewals, rows)
+        ours = [(rows[item.id], item) for item in renewals if item.id in rows and rows[item.id].token == item.token]
+        expiries = self._extend(ours, now) if ours else {}
         return [
-            None if item.id in unsure and tokens.get(item.id) == item.token else answer
-            for item, answer in zip(renewals, answers, strict=True)
+            None
+            if item.id in locked
+            else Renewed(expiries[item.id], bool(rows[item.id].cancel_requested))
+            if item.id in rows and rows[item.id].token == item.token
+            else Renewed(None)
+            for item in renewals
         ]
 
+    def _extend(self, ours: Sequence[tuple[Held, Renew]], now: datetime) -> dict[UUID, datetime]:
+        """Write new expiries and the other values of the renewals, and return the expiries."""
+        values = [
+            (
+                row.id,
+                row.started if item.started is None else item.started,
+                item.progress,
+                self.lease_value(row, item.lease, now),
+            )
+            for row, item in ours
+        ]
+        changes = {
+            "started": self.new_sql("started"),
+            "progress": f"COALESCE({self.new_sql('progress')}, progress)",
+            "lease_expires_at": self.expiry_sql(),
+        }
+        columns = ["id", "started", "progress", self.lease_column]
+        written = self.upsert(columns, values, changes, returning="id, lease_expires_at")
+        return {self.uuid(job): self.instant(expiry) for job, expiry in written}
 
-def parts_of(rows: Sequence[R]) -> Iterator[Sequence[R]]:
-    """As many rows as SQLite takes parameters for."""
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        yield rows[start : start + ROWS_AT_ONCE]
+    def _locked(self, items: Sequence[Decision] | Sequence[Renew], held: Mapping[UUID, Held]) -> set[UUID]:
+        """Return the rows that carry their tokens but could not be locked: another transaction has them locked."""
+        missing = {item.id: item.token for item in items if item.id not in held}
+        if not missing:
+            return set()
+        tokens = Job.objects.using(self.alias).filter(pk__in=missing).values_list("id", "token")
+        return {job for job, token in tokens if token == missing[job]}
+
+
+def _may_reap(row: Held, item: Decision, expired_at: datetime) -> bool:
+    """Return whether the lease had expired by then, and a job that is to be returned has still not started."""
+    expired = row.lease_expires_at is not None and row.lease_expires_at <= expired_at
+    return expired and not (item.returned and row.started)
+
+
+def _waiting_again(row: Held, item: Decision, now: datetime) -> dict[str, Any]:
+    """Return the id of a job that waits again, and the columns whose values depend on what they were."""
+    attempts = row.attempts - (not item.spent)
+    never_started = not item.spent and not row.started and attempts == 0
+    unknown_since = (row.unknown_since or now) if item.unknown else None if item.known else row.unknown_since
+    return {
+        "id": row.id,
+        "status": (Status.SCHEDULED if item.delay else Status.PENDING).value,
+        "run_at": row.run_at if item.delay is None else now + timedelta(seconds=item.delay),
+        "attempts": attempts,
+        "started_at": None if never_started else row.started_at,
+        "returns": row.returns + item.returned,
+        "crashes": 0 if item.forgiven else row.crashes + item.crashed,
+        "unknown_since": unknown_since,
+    }

@@ -1,6 +1,6 @@
-"""SQLite: one writer at a time, so a transaction that starts as a writer needs no row locks.
+"""SQLite has one writer at a time, so a transaction that starts as a writer needs no row locks.
 
-The clock is the host's, and instants are texts as Django writes them.
+The clock is the host's, and instants are stored as text, as Django writes them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from uuid import UUID
 
 from django.db import OperationalError, transaction
 
-from djqueue.models import Job
-from djqueue.records import ClaimedRow, ClaimRequest
+from djqueue.core.records import ClaimedRow, ClaimRequest
 
-from .base import CLAIMED
+from .columns import CLAIMED, MAX_WORKER_IDS
+from .common import holders
+from .connection import IDS_AT_ONCE, own_transaction, slices_of
 from .portable import Portable
 
 
@@ -52,9 +53,9 @@ class SQLite(Portable):
 
     @contextmanager
     def begin(self) -> Iterator[None]:
-        """Take the write lock at once: a reader that turns writer meets "database is locked" without waiting."""
+        """Take the write lock immediately: a reader that becomes a writer fails with "database is locked"."""
         connection: Any = self.connection
-        connection.ensure_connection()  # which is when the mode is known
+        connection.ensure_connection()  # the mode is known from then on
         mode, connection.transaction_mode = connection.transaction_mode, "IMMEDIATE"
         try:
             with transaction.atomic(using=self.alias):
@@ -63,50 +64,61 @@ class SQLite(Portable):
         finally:
             connection.transaction_mode = mode
 
-    def lock_jobs(self, ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, dict[UUID, Job]]:
-        return self.now(), Job.objects.using(self.alias).in_bulk(ids)
+    def concat_sql(self, *texts: str) -> str:
+        return f"({' || '.join(texts)})"
 
+    def lock(self, columns: Sequence[str], ids: Sequence[UUID], *, skip_locked: bool) -> tuple[datetime, list[Any]]:
+        found: list[Any] = []
+        for part in slices_of(ids, IDS_AT_ONCE):
+            sql = f"SELECT {', '.join(columns)} FROM djqueue_job WHERE id IN ({holders(part)})"
+            found += self.fetch(sql, [self.adapt(i) for i in part])
+        return self.now(), found
+
+    @own_transaction
     def claim(self, request: ClaimRequest) -> list[ClaimedRow]:
-        # The clock is read when the write lock is ours: a lease must not be spent waiting for it.
-        rows = self.own_transaction(lambda: self.fetch(*self._claim_sql(request)))
-        found = [self.claimed(row) for row in rows]
-        found.sort(key=lambda row: (row.priority, row.enqueued_at, row.id))
+        """Claim all for the lease that most queues have, and as begun; then correct the rows that differ.
+
+        The clock is read when the write lock is held: a lease must not be spent waiting for it.
+        """
+        lease = request.usual_lease()
+        found: list[ClaimedRow] = []
+        differing: list[tuple[UUID, bool, datetime]] = []
+        claimed = [(self.claimed(row[:-1]), row[-1]) for row in self.fetch(*self._claim_sql(request, lease))]
+        claimed.sort(key=lambda pair: (pair[0].priority, pair[0].enqueued_at, pair[0].id))
+        for place, (row, own_lease) in enumerate(claimed):
+            seconds = request.lease_of(row.task, row.queue, own_lease)
+            if seconds != lease:
+                row = row._replace(lease_expires_at=row.claimed_at + timedelta(seconds=seconds))
+            found.append(row)
+            if seconds != lease or place >= request.begin:
+                differing.append((row.id, place < request.begin, row.lease_expires_at))
+        columns = ["id", "started", "lease_expires_at"]
+        self.upsert(columns, differing, {name: self.new_sql(name) for name in columns[1:]})
         return found
 
-    def _claim_sql(self, request: ClaimRequest) -> tuple[str, list[Any]]:
-        """One UPDATE: a branch per queue along djqueue_job_claim; a paused queue's is empty."""
+    def _claim_sql(self, request: ClaimRequest, lease: float) -> tuple[str, list[Any]]:
+        """Return one UPDATE, with a branch per queue along djqueue_job_claim. That of a paused queue is empty."""
         now = self.now_sql()
-        lease, lease_params = self._lease_sql(request, now)
         branch = """SELECT * FROM (
             SELECT id, priority, enqueued_at FROM djqueue_job
             WHERE status = 'pending' AND queue = %s
               AND NOT EXISTS (SELECT 1 FROM djqueue_queuestate s WHERE s.queue = %s AND s.paused)
             ORDER BY priority, enqueued_at, id LIMIT %s)"""
+        workers = self.newest_sql("(worker_ids || %s || ',')", ",", MAX_WORKER_IDS)
         sql = f"""
             UPDATE djqueue_job SET
-                status = 'claimed', token = %s, worker = %s, worker_ids = worker_ids || %s || ',', started = %s,
+                status = 'claimed', token = %s, worker = %s, worker_ids = {workers}, started = 1,
                 attempts = attempts + 1, claimed_at = {now}, last_attempted_at = {now},
-                started_at = COALESCE(started_at, {now}), lease_expires_at = {lease}, progress = NULL,
+                started_at = COALESCE(started_at, {now}), lease_expires_at = {self.later_sql(lease)}, progress = NULL,
                 dedup_key = CASE WHEN dedup_until = 'done' THEN dedup_key END
             WHERE id IN (
                 SELECT id FROM ({" UNION ALL ".join([branch] * len(request.wants))})
                 ORDER BY priority, enqueued_at, id LIMIT %s)
-            RETURNING {", ".join(CLAIMED)}
+            RETURNING {", ".join(CLAIMED)}, lease
         """
-        holder = [self.adapt(request.token), request.worker, request.worker, request.started]
+        holder = [self.adapt(request.token), request.worker, *[request.worker] * workers.count("%s")]
         branches = [value for queue, n in request.wants.items() for value in (queue, queue, n)]
-        return sql, [*holder, *lease_params, *branches, request.limit]
-
-    def _lease_sql(self, request: ClaimRequest, now: str) -> tuple[str, list[Any]]:
-        """The expiry of each lease: the claimer's word, else the call's, the task's, the queue's."""
-        if request.lease is not None:
-            return self.later_sql(request.lease), []
-        # strftime rounds to milliseconds: half a one less makes that rounding down.
-        exact = f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', {now}, (lease - 0.0005) || ' seconds')"
-        cases = [f"WHEN lease IS NOT NULL THEN {exact}"]
-        cases += [f"WHEN task = %s THEN {self.later_sql(seconds)}" for seconds in request.task_leases.values()]
-        cases += [f"WHEN queue = %s THEN {self.later_sql(request.leases[queue])}" for queue in request.wants]
-        return f"CASE {' '.join(cases)} END", [*request.task_leases, *request.wants]
+        return sql, [*holder, *branches, request.limit]
 
     def promote(self, limit: int) -> list[str]:
         now = self.now_sql()

@@ -1,1 +1,1 @@
-"""Runs jobs: the only place with threads of its own beside the listener."""
+"""The worker, which runs jobs: `supervisor` runs in the parent process, `process` in each worker process."""

@@ -1,4 +1,4 @@
-"""What a worker's own connections need beyond the project's settings."""
+"""Settings that a worker's connections need in addition to the project's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
+from djqueue.waiting.wakeup_sources import Poll, source_in_use
 
-# A server that is gone without a word is noticed in half a minute instead of hours.
+# A server that disappears without closing its connections is noticed in half a minute instead of hours.
 KEEPALIVE = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -20,18 +21,16 @@ KEEPALIVE = {
 }
 SQLITE_TIMEOUT = 30.0
 WAL = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"
-
-
-# A job is shorter than a request, and there are more of them: a new connection for each would take longer than most.
+# Jobs are often shorter than the time to connect, so connections are kept, in seconds.
 KEPT_FOR = 60
 
 
 def prepare() -> None:
-    """Complete the settings of databases before anything has connected; what the project says stays."""
+    """Complete the settings of all databases before anything connects; options set by the project are kept."""
     for connection in connections.all():
         connection.close()
         settings = connection.settings_dict
-        # The threads of a worker are a pool of connections already; another behind them could only run dry.
+        # Each thread keeps its own connection; a pool could only run out of them.
         settings["OPTIONS"].pop("pool", None)
         if settings["CONN_MAX_AGE"] == 0:
             settings.update(CONN_MAX_AGE=KEPT_FOR, CONN_HEALTH_CHECKS=True)
@@ -51,11 +50,6 @@ def _prepare_queue(connection: BaseDatabaseWrapper) -> None:
 
 
 def wake_up() -> str:
-    """How this worker will learn of new jobs, for the banner."""
-    settings = config()
-    match connections[settings.database].vendor:
-        case "postgresql" if settings.notify:
-            return "notify"
-        case "sqlite":
-            return "data_version"
-    return f"poll every {settings.poll_interval:g} s"
+    """Return how this worker is woken up for new jobs, for the banner."""
+    kind = source_in_use(config().database)
+    return f"poll every {config().poll_interval:g} s" if kind == Poll.kind else kind

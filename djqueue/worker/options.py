@@ -1,4 +1,4 @@
-"""What the command line says."""
+"""The options of the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a worker works; what is not given is as the documentation says."""
+    """How a worker works; docs/worker.md describes each option."""
 
     queues: Mapping[str, int | None] = field(default_factory=dict)  # with their concurrency; empty for all
     exclude: Sequence[str] = ()
@@ -20,3 +20,4 @@ class Options:
     scheduler: bool = True
     maintenance: bool = True
     name: str = ""
+    takes_only: bool = False  # only runs jobs that it gets by TakeJob, and claims none

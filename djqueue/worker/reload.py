@@ -1,4 +1,4 @@
-"""`--reload`: a worker that starts over when code changes, by Django's own autoreload."""
+"""`--reload`: restart the worker when code changes, with Django's autoreload."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import threading
 
 from django.utils import autoreload
 
-from djqueue import registry
+from djqueue.core import registry
 
-from .kinship import die_with_parent
+from .os_process import die_with_parent
 
 GRACE = 5.0
 RELOADER = "DJQUEUE_RELOADER"
 
 
 def run() -> None:
-    """Watch the project's files, with the worker as a child; never returns."""
+    """Watch the project's files, with the worker as a child; never return."""
     autoreload.run_with_reloader(_watch)
     sys.exit(0)
 
 
 def end_with_reloader() -> None:
-    """Drain when the process that watches the files ends, however it does."""
+    """Drain when the process that watches the files exits for any reason."""
     if RELOADER in os.environ:
         die_with_parent(int(os.environ[RELOADER]), signal.SIGTERM)
 
@@ -37,7 +37,7 @@ def _watch() -> None:
     worker = subprocess.Popen([sys.executable, *arguments], env=os.environ | {RELOADER: str(os.getpid())})
     atexit.register(_end, worker)
     worker.wait()
-    threading.Event().wait()  # it ended by itself: the next change of code starts another
+    threading.Event().wait()  # it exited by itself: the next change of code starts another
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:

@@ -11,9 +11,9 @@ class ShopConfig(AppConfig):
         if "SHOP_SHOWS_EVENTS" in os.environ:
             from .events import show
 
-            show(say)
+            show(write_line)
 
 
-def say(text):
-    sys.stdout.write(f"{text}\n")  # at once: several threads speak
+def write_line(text):
+    sys.stdout.write(f"{text}\n")  # in one call, because several threads write
     sys.stdout.flush()

@@ -19,9 +19,9 @@ def send_newsletter(name):
 
 @djqueue.task(priority=djqueue.HIGH, retry=djqueue.Exponential(base=0.1, max=1))
 def charge(order_id):
-    """The card company answers at the second try."""
-    if djqueue.kv.compare_and_set(f"charge/{order_id}", None, "asked"):
-        raise ConnectionError("the card company does not answer")
+    """Fail the first attempt and succeed in the second."""
+    if djqueue.kv.compare_and_set(f"charge/{order_id}", None, "tried"):
+        raise ConnectionError("payment service not available")
     Order.objects.filter(pk=order_id).update(paid=True)
     return "paid"
 
@@ -38,8 +38,8 @@ def count_unpaid():
     return Order.objects.filter(paid=False).count()
 
 
-# A quarter of an hour after midnight in Berlin, also on the days when the clocks change.
+# At 00:15 in Berlin, also on days with a daylight saving change.
 djqueue.schedule(
-    "morning-newsletter", task=send_newsletter, cron="15 0 * * *", timezone="Europe/Berlin", args=["everybody"]
+    "morning-newsletter", task=send_newsletter, cron="15 0 * * *", timezone="Europe/Berlin", args=["all customers"]
 )
 djqueue.schedule("feed", task=import_feed, every=timedelta(hours=1), args=["orders.xml"], overlap="skip", jitter=60)

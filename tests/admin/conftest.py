@@ -1,4 +1,4 @@
-"""People who use the admin. They and their log live in `default`, the jobs in the database under test."""
+"""Users of the admin. They and their log are in `default`, the jobs in the database under test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.admin.tools import Person
 
 @pytest.fixture
 def people(database: str) -> Iterator[object]:
-    """Make a person: `people()` is a superuser, `people("view_job", "cancel_job")` staff with these permissions."""
+    """Create users: `people()` is a superuser, `people("view_job", "cancel_job")` staff with these permissions."""
     ContentType.objects.clear_cache()
 
     def make(*permissions: str, superuser: bool | None = None) -> Person:

@@ -1,4 +1,4 @@
-"""What people do: with the permission and without it, counted, logged, and never against a worker."""
+"""Admin actions: permissions, confirmation, counts, log entries, and jobs held by a worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from djqueue.admin.actions import ActingAdmin
 from djqueue.admin.kv import digest as kv_digest
 from djqueue.admin.schedule_form import digest
 from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule
-from tests.admin.tools import SCHEDULE, Person, words
+from tests.admin.tools import SCHEDULE, Cells, Person, words
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory
 from tests.test_signals import heard  # noqa: F401 - a fixture
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
 
 
 class Case:
-    """One act: how it is done, what shows that it was, and the log entry of it."""
+    """One action: how to run it, how to check that it happened, and its log entry."""
 
     def __init__(self, model, permission, view, make, do, done, entry):
         self.model, self.permission, self.view = model, permission, view
@@ -73,7 +73,7 @@ ACTS = {
         lambda: JobFactory(scheduled=True),
         action("job", "run_now"),
         lambda row: rows(Job).get(pk=row.pk).status == "pending",
-        (CHANGE, "Made due now."),
+        (CHANGE, "Set to run now."),
     ),
     "cancel": Case(
         "job",
@@ -208,7 +208,7 @@ ACTS = {
         lambda: ScheduleFactory(args=[1]),
         action("schedule", "run_now"),
         lambda row: [job.args for job in rows(Job).filter(schedule=row.name)] == [[1]],
-        (CHANGE, "Ran now."),
+        (CHANGE, "Enqueued a job now."),
     ),
     "delete a schedule": Case(
         "schedule",
@@ -223,12 +223,12 @@ ACTS = {
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_a_superuser_may(people, name):
+def test_superuser_can_act(people, name):
     may(people(), ACTS[name])
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_staff_with_the_permission_may(people, name):
+def test_staff_with_the_permission_can_act(people, name):
     case = ACTS[name]
     may(people(case.view, case.permission), case)
 
@@ -243,8 +243,8 @@ def may(person: Person, case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_staff_without_the_permission_may_not(people, name):
-    """Whatever else they may."""
+def test_staff_without_the_permission_cannot_act(people, name):
+    """Even if they have all other permissions of the model."""
     case = ACTS[name]
     others = {other.permission for other in ACTS.values() if other.model == case.model} - {case.permission}
     for person in (people(case.view), people(case.view, *others)):
@@ -263,7 +263,7 @@ def test_staff_without_the_permission_may_not(people, name):
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_staff_who_may_not_even_look_are_refused(people, name):
+def test_staff_without_view_permission_are_refused(people, name):
     case = ACTS[name]
     person = people("view_donejob", superuser=False)
     row = case.make()
@@ -274,7 +274,7 @@ def test_staff_who_may_not_even_look_are_refused(people, name):
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_anonymous_people_are_sent_to_the_login(people, name):
+def test_anonymous_users_are_redirected_to_the_login(people, name):
     case = ACTS[name]
     row = case.make()
     response = case.do(Person(Client(), None), row)
@@ -283,7 +283,7 @@ def test_anonymous_people_are_sent_to_the_login(people, name):
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_acts_need_the_token_of_a_form_of_ours(people, name):
+def test_actions_need_a_csrf_token(people, name):
     case = ACTS[name]
     person = people()
     strict = Client(enforce_csrf_checks=True)
@@ -304,12 +304,18 @@ def test_nothing_happens_before_the_confirmation(boss, name):
 
     boss.client.post = without_confirmation
     page = case.do(boss, row)
-    assert "No, take me back" in words(page)
+    assert str(page.context["decline"]) in words(page)
+    buttons = [
+        attrs["value"]
+        for tag, attrs in Cells(page.content.decode()).tags
+        if tag == "input" and attrs["type"] == "submit"
+    ]
+    assert buttons == [str(page.context["confirm"])]
     assert not case.done(row)
     assert boss.log() == []
 
 
-def test_actions_are_offered_only_to_those_who_may(people):
+def test_actions_are_offered_only_with_the_permission(people):
     job = DeadJobFactory()
     looking = people("view_deadjob")
     assert "requeue" not in looking.get("deadjob").content.decode().lower()
@@ -321,10 +327,28 @@ def test_actions_are_offered_only_to_those_who_may(people):
     assert "Delete" not in page
 
 
-# What an act may not touch
+@pytest.mark.parametrize(
+    ("rows", "texts"),
+    [(1, ("1 dead job", "Delete 1 job", "Keep it")), (3, ("3 dead jobs", "Delete 3 jobs", "Keep them"))],
+)
+def test_confirmation_names_the_number_of_rows(boss, rows, texts):
+    jobs = [DeadJobFactory() for _ in range(rows)]
+    page = boss.ask("deadjob", "delete", *(job.pk for job in jobs))
+    assert (page.context["rows"], page.context["confirm"], page.context["decline"]) == texts
 
 
-def test_cancel_counts_what_it_removed_and_what_it_asked(boss):
+def test_confirmation_of_more_rows_than_are_counted(boss, monkeypatch):
+    monkeypatch.setattr("djqueue.admin.actions.CAP", 2)
+    for _ in range(3):
+        DeadJobFactory()
+    page = boss.ask("deadjob", "requeue")
+    assert (page.context["rows"], page.context["confirm"]) == ("2+ dead jobs", "Requeue 2+ jobs")
+
+
+# Rows that an action must not change
+
+
+def test_cancel_reports_cancelled_and_requested_jobs(boss):
     waiting, running = JobFactory(), JobFactory(claimed=True)
     response = boss.do("job", "cancel", waiting.pk, running.pk)
     assert boss.messages(response) == ["1 cancelled, 1 asked to stop, 0 skipped."]
@@ -334,7 +358,7 @@ def test_cancel_counts_what_it_removed_and_what_it_asked(boss):
 
 
 @pytest.mark.parametrize("act", ["run_now", "reschedule"])
-def test_what_a_worker_holds_is_skipped(boss, act):
+def test_jobs_held_by_a_worker_are_skipped(boss, act):
     running = JobFactory(claimed=True)
     response = boss.do("job", act, running.pk, priority="1")
     [message] = boss.messages(response)
@@ -344,7 +368,7 @@ def test_what_a_worker_holds_is_skipped(boss, act):
     assert boss.log() == []
 
 
-def test_a_job_that_was_requeued_meanwhile_is_skipped(boss):
+def test_job_requeued_meanwhile_is_skipped(boss):
     job = DeadJobFactory()
     confirmation = boss.ask("deadjob", "requeue", job.pk)
     djqueue.requeue(job.pk)
@@ -354,13 +378,13 @@ def test_a_job_that_was_requeued_meanwhile_is_skipped(boss):
     assert boss.log() == []
 
 
-def test_a_row_that_cannot_be_is_told(boss):
+def test_invalid_id_in_a_selection_is_reported(boss):
     for model, name in (("job", "cancel"), ("deadjob", "requeue")):
-        assert "There is no such row." in words(boss.do(model, name, "nonsense"))
+        assert "The selection contains an invalid id." in words(boss.do(model, name, "nonsense"))
 
 
-def test_acts_while_workers_run_lose_and_double_nothing(boss, database):
-    """People cancel, requeue and delete all they see while workers claim and settle: each job ends in one place."""
+def test_actions_beside_running_workers_lose_and_duplicate_no_job(boss, database):
+    """Cancel, requeue and delete all rows while workers claim and settle: each job ends up in exactly one table."""
     handles = add.enqueue_many([djqueue.call(n) for n in range(100)])
     stop = threading.Event()
 
@@ -390,8 +414,8 @@ def test_acts_while_workers_run_lose_and_double_nothing(boss, database):
         assert len(places(handle.id)) == (0 if str(handle.id) in deleted else 1)
 
 
-def test_a_stale_holder_cannot_settle_after_an_act(boss):
-    """Cancelled by a person while it ran, its holder is told; nothing else changes hands."""
+def test_holder_of_a_cancelled_job_settles_it_as_cancelled(boss):
+    """A cancel in the admin only requests it from the holder, which still settles the job."""
     handle = djqueue.enqueue("tests.app.tasks.add", args=[1])
     job = claim_one()
     boss.do("job", "cancel", handle.id)
@@ -402,14 +426,14 @@ def test_a_stale_holder_cannot_settle_after_an_act(boss):
 # Requeue
 
 
-def test_requeue_from_its_page_follows_the_job(boss):
+def test_requeue_from_the_job_page_redirects_to_the_live_job(boss):
     job = DeadJobFactory()
     response = boss.do("deadjob", "requeue", job.pk, from_page=str(job.pk))
     assert response.redirect_chain[-1][0] == f"/admin/djqueue/job/{job.pk}/change/"
     assert "1 requeued, 0 skipped." in words(response)
 
 
-def test_the_history_of_a_job_is_told_wherever_it_is(boss):
+def test_history_shows_entries_from_all_tables(boss):
     job = DeadJobFactory()
     boss.do("deadjob", "requeue", job.pk)
     boss.do("job", "cancel", job.pk)
@@ -435,19 +459,19 @@ def test_requeue_spread_over_time(boss):
     assert times[-1] - times[0] > timedelta(minutes=10)
 
 
-def test_a_bad_answer_asks_again(boss):
+def test_invalid_confirmation_form_is_shown_again(boss):
     job = DeadJobFactory()
     response = boss.do("deadjob", "requeue", job.pk, spread="-3")
     assert "greater than or equal to 0" in words(response)
     assert places(job.pk) == ["DeadJob"]
 
 
-def test_all_that_match_the_filter_are_requeued_and_no_other(boss):
+def test_only_jobs_that_match_the_filter_are_requeued(boss):
     for queue in ("a", "b"):
         for _ in range(7):
             DeadJobFactory(queue=queue)
     page = boss.ask("deadjob", "requeue", query={"queue": "a"})
-    assert "7 rows" in words(page)
+    assert "7 dead jobs" in words(page)
     response = boss.do("deadjob", "requeue", query={"queue": "a"})
     assert boss.messages(response) == ["7 requeued, 0 skipped."]
     assert {job.queue for job in rows(Job).all()} == {"a"}
@@ -455,7 +479,7 @@ def test_all_that_match_the_filter_are_requeued_and_no_other(boss):
     assert len(boss.log()) == 7
 
 
-def test_many_are_worked_in_batches(boss, monkeypatch):
+def test_actions_run_in_batches(boss, monkeypatch):
     monkeypatch.setattr(ActingAdmin, "action_batch", 4)
     for _ in range(11):
         DeadJobFactory()
@@ -463,44 +487,44 @@ def test_many_are_worked_in_batches(boss, monkeypatch):
     assert len(boss.log()) == 11
 
 
-def test_a_request_that_would_take_too_long_says_what_is_left(boss, monkeypatch):
+def test_time_limit_of_a_request_is_reported(boss, monkeypatch):
     monkeypatch.setattr(ActingAdmin, "action_batch", 4)
     monkeypatch.setattr(ActingAdmin, "action_seconds", 0)
     for _ in range(8):
         DeadJobFactory()
     [message] = boss.messages(boss.do("deadjob", "delete"))
-    assert message.startswith("4 deleted, 0 skipped. The time of one request was over")
+    assert message == ("4 deleted, 0 skipped. The time limit was reached. Run the action again for the remaining rows.")
     assert rows(DeadJob).count() == 4
     [message] = boss.messages(boss.do("deadjob", "delete"))
     assert message == "4 deleted, 0 skipped."
 
 
-def test_other_arguments_are_for_one_job(boss):
+def test_requeue_with_other_arguments_takes_one_job(boss):
     jobs = [DeadJobFactory(), DeadJobFactory()]
     response = boss.do("deadjob", "requeue_edited", *(job.pk for job in jobs), args="[]", kwargs="{}")
-    assert "Choose one job" in words(response)
+    assert "Select exactly one job" in words(response)
     assert rows(DeadJob).count() == 2
 
 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"args": "[1", "kwargs": "{}"}, "This is not JSON: Expecting ',' delimiter, in line 1, column 3."),
-        ({"args": "{}", "kwargs": "{}"}, "This must be a JSON list"),
-        ({"args": "[]", "kwargs": "[]"}, "This must be a JSON object"),
-        ({"args": "", "kwargs": "{}"}, "Give a value."),
-        ({"args": "[NaN]", "kwargs": "{}"}, "which JSON cannot hold"),
+        ({"args": "[1", "kwargs": "{}"}, "Invalid JSON: Expecting ',' delimiter (line 1, column 3)."),
+        ({"args": "{}", "kwargs": "{}"}, "Enter a JSON list"),
+        ({"args": "[]", "kwargs": "[]"}, "Enter a JSON object"),
+        ({"args": "", "kwargs": "{}"}, "Enter a value."),
+        ({"args": "[NaN]", "kwargs": "{}"}, "which JSON cannot represent"),
         ({"args": '["\\u0000"]', "kwargs": "{}"}, "NUL character"),
         ({"args": f'["{"x" * 2_000_000}"]', "kwargs": "{}"}, "MAX_PAYLOAD_SIZE"),
     ],
 )
-def test_arguments_that_cannot_be_are_explained(boss, given, problem):
+def test_invalid_arguments_are_explained(boss, given, problem):
     job = DeadJobFactory()
     assert problem in words(boss.do("deadjob", "requeue_edited", job.pk, **given))
     assert places(job.pk) == ["DeadJob"]
 
 
-def test_edited_arguments_keep_what_is_masked(boss):
+def test_edited_arguments_keep_masked_values(boss):
     job = DeadJobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"])
     form = boss.ask("deadjob", "requeue_edited", job.pk).context["form"]
     args = json.loads(form["args"].value())
@@ -509,34 +533,45 @@ def test_edited_arguments_keep_what_is_masked(boss):
     assert rows(Job).get().args == ["grace", "hunter2"]
 
 
-def test_a_mask_without_a_value_behind_it_is_refused(boss):
+def test_mask_without_a_stored_value_is_refused(boss):
     job = DeadJobFactory(task="tests.app.tasks.log_in", args=["ada"])
     response = boss.do("deadjob", "requeue_edited", job.pk, args='["ada", "********"]', kwargs="{}")
     assert "password is masked" in words(response)
 
 
+def test_a_job_of_an_unknown_task_can_be_requeued_with_other_arguments(boss):
+    job = DeadJobFactory(task="gone.away", args=["ada", "hunter2"], kwargs={"pin": "4711"})
+    response = boss.ask("deadjob", "requeue_edited", job.pk)
+    assert "The arguments are hidden because this task is not registered." in words(response)
+    form = response.context["form"]
+    given = {"args": json.loads(form["args"].value()), "kwargs": json.loads(form["kwargs"].value())}
+    assert given == {"args": ["********", "********"], "kwargs": {"pin": "********"}}
+    boss.do("deadjob", "requeue_edited", job.pk, args='["grace", "********"]', kwargs=json.dumps(given["kwargs"]))
+    assert (rows(Job).get().args, rows(Job).get().kwargs) == (["grace", "hunter2"], {"pin": "4711"})
+
+
 # Change time
 
 
-def test_a_time_is_the_site_s_own(boss):
+def test_time_is_read_in_the_time_zone_of_the_site(boss):
     job = JobFactory()
     boss.do("job", "reschedule", job.pk, run_at_0="2030-01-02", run_at_1="03:04:05")
     after = rows(Job).get()
     assert after.status == "scheduled"
-    assert after.run_at == datetime(2030, 1, 2, 2, 4, 5, tzinfo=UTC)  # in Berlin it is winter
+    assert after.run_at == datetime(2030, 1, 2, 2, 4, 5, tzinfo=UTC)  # winter time in Berlin
 
 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({}, "Give a priority, a time, or both."),
+        ({}, "Enter a priority, a time, or both."),
         ({"priority": "x"}, "Enter a whole number."),
-        ({"priority": "99999999999"}, "less than or equal"),
+        ({"priority": str(2**63)}, "less than or equal"),
         ({"run_at_0": "9999-01-01", "run_at_1": "00:00"}, "before the year"),
         ({"run_at_0": "2030-01-01"}, "Enter a valid time"),
     ],
 )
-def test_a_change_that_cannot_be_is_explained(boss, given, problem):
+def test_invalid_priority_or_time_is_explained(boss, given, problem):
     job = JobFactory()
     assert problem in words(boss.do("job", "reschedule", job.pk, **given))
     assert rows(Job).get().priority == 1000
@@ -545,7 +580,7 @@ def test_a_change_that_cannot_be_is_explained(boss, given, problem):
 # Queues
 
 
-def test_pausing_twice_skips(boss):
+def test_pausing_a_paused_queue_is_skipped(boss):
     JobFactory(queue="mail")
     switch("pause")(boss, None)
     assert boss.messages(switch("pause")(boss, None)) == ["0 paused, 1 skipped."]
@@ -554,11 +589,11 @@ def test_pausing_twice_skips(boss):
 
 
 @pytest.mark.parametrize("data", [{}, {"act": "explode", "queue": "x"}])
-def test_a_senseless_post_to_the_queues_is_refused(boss, data):
+def test_invalid_post_to_the_queue_list_is_refused(boss, data):
     assert boss.client.post(boss.url("queuestate"), data).status_code == 400
 
 
-def test_a_queue_with_an_impossible_name_is_told(boss):
+def test_invalid_queue_name_is_explained(boss):
     data = {"act": "pause", "queue": "a b", "confirmed": "yes"}
     assert "contains the character" in words(boss.client.post(boss.url("queuestate"), data, follow=True))
 
@@ -566,13 +601,13 @@ def test_a_queue_with_an_impossible_name_is_told(boss):
 # KV
 
 
-def test_kv_is_added_through_its_api(boss):
+def test_kv_entry_is_added_through_the_api(boss):
     response = boss.client.post(boss.url("kv", "add/"), {"key": "n", "content": '{"a": [1, "42"]}'}, follow=True)
     assert response.status_code == 200
     assert kv.get("n") == {"a": [1, "42"]}
     assert [entry[:2] for entry in boss.log()] == [("n", ADDITION)]
     again = boss.client.post(boss.url("kv", "add/"), {"key": "n", "content": "1"})
-    assert "There is an entry under this key." in words(again)
+    assert "An entry with this key already exists." in words(again)
 
 
 def test_adding_kv_needs_its_permission(people):
@@ -588,33 +623,33 @@ def test_adding_kv_needs_its_permission(people):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{'a': 1}", "This is not JSON"),
-        ("null", "null is no entry"),
-        ("NaN", "which JSON cannot hold"),
-        (f'"{"x" * 300_000}"', "may take 262144 bytes"),
-        ("", "Give a value"),
+        ("{'a': 1}", "Invalid JSON"),
+        ("null", "An entry cannot be null"),
+        ("NaN", "which JSON cannot represent"),
+        ("", "Enter a value"),
+        (f'"{"x" * 300_000}"', "KV value too large: 300002 bytes encoded (maximum 262144)"),
     ],
 )
-def test_kv_values_that_cannot_be_are_explained(boss, content, problem):
+def test_invalid_kv_values_are_explained(boss, content, problem):
     row = KVFactory(key="colour", value="blue")
     assert problem in words(save("kv", content=content)(boss, row))
     assert kv.get("colour") == "blue"
 
 
-def test_a_text_stays_a_text(boss):
+def test_string_value_stays_a_string(boss):
     row = KVFactory(key="n", value="x")
     save("kv", content='"42"')(boss, row)
     assert kv.get("n") == "42"
 
 
-def test_an_edit_does_not_undo_what_happened_meanwhile(boss):
+def test_kv_edit_refuses_to_overwrite_a_concurrent_change(boss):
     row = KVFactory(key="n", value=1)
     kv.set("n", 2)
-    assert "Somebody has changed this entry" in words(save("kv", content="3")(boss, row))
+    assert "This entry has changed since you opened it." in words(save("kv", content="3")(boss, row))
     assert kv.get("n") == 2
 
 
-def test_an_edit_keeps_the_expiry(boss):
+def test_kv_edit_keeps_the_expiry(boss):
     kv.set("n", 1, expires_in=3600)
     row = rows(KV).get()
     save("kv", content="2")(boss, row)
@@ -622,7 +657,7 @@ def test_an_edit_keeps_the_expiry(boss):
     assert (after.value, after.expires_at) == (2, row.expires_at)
 
 
-def test_whoever_may_only_look_sees_the_value(people):
+def test_viewer_sees_the_kv_value(people):
     row = KVFactory(key="n", value={"a": 1})
     looking = people("view_kv")
     response = looking.page("kv", row.pk)
@@ -630,7 +665,7 @@ def test_whoever_may_only_look_sees_the_value(people):
     assert "Save" not in words(response)
 
 
-def test_done_jobs_have_no_acts(boss):
+def test_done_jobs_have_no_actions(boss):
     job = DoneJobFactory()
     for name in ("requeue", "delete", "cancel", "delete_selected"):
         boss.do("donejob", name, job.pk)

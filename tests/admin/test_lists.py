@@ -1,4 +1,4 @@
-"""What the lists show, filter and find."""
+"""Columns, filters, paging and grouping of the lists."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.factories import (
     KVFactory,
     QueueStateFactory,
     ScheduleFactory,
+    ThroughputFactory,
     WorkerFactory,
     ago,
 )
@@ -44,7 +45,7 @@ def test_every_list_shows_its_rows(boss):
     assert "2.0 s" in found["donejob"]
     assert "held" in found["queuestate"]
     assert "paused" in found["queuestate"]
-    assert "not heard of" in found["worker"]
+    assert "no heartbeat" in found["worker"]
     assert "0 3 * * *" in found["schedule"]
     assert "blue" in found["kv"]
 
@@ -78,7 +79,7 @@ def test_filters(boss, query, expected):
     assert {name for name in ("waits", "runs", "later", "failed") if f'"{name}"' in page} == expected
 
 
-def test_filter_choices_name_what_is_there(boss):
+def test_filter_choices_list_existing_queues_and_tasks(boss):
     JobFactory(queue="waiting-room")
     JobFactory(queue="not-yet", scheduled=True)
     JobFactory(queue="at-work", claimed=True)
@@ -87,25 +88,25 @@ def test_filter_choices_name_what_is_there(boss):
         assert name in page
 
 
-def test_a_task_that_is_no_longer_in_the_code_can_be_chosen_among_the_dead(boss):
+def test_task_filter_of_dead_jobs_lists_removed_tasks(boss):
     DeadJobFactory(task="gone.away")
     assert "gone.away" in [name for name, _ in boss.get("deadjob").context["cl"].filter_specs[1].lookup_choices]
 
 
 def test_other_lookups_are_refused(boss):
-    """They would find out what is masked, and walk the table."""
+    """They would reveal masked values and scan the table."""
     JobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"])
     for lookup in ("args__contains", "kwargs__startswith", "last_error__regex", "id__gt"):
         assert boss.get("job", **{lookup: "hunter2"}).status_code == 400
 
 
-def test_a_wild_page_number_is_no_error(boss):
+def test_invalid_page_number_causes_no_error(boss):
     JobFactory()
     for page in ("0", "99", "x"):
         assert boss.get("job", p=page).status_code == 200
 
 
-def test_columns_cannot_be_sorted_by_what_has_no_index(boss):
+def test_columns_without_an_index_cannot_be_sorted(boss):
     for number in range(3):
         JobFactory(args=[f"n{number}"])
     expected = [text for text in words(boss.get("job")).split() if text.startswith('"n')]
@@ -113,7 +114,7 @@ def test_columns_cannot_be_sorted_by_what_has_no_index(boss):
         assert [text for text in words(boss.get("job", o=order)).split() if text.startswith('"n')] == expected
 
 
-def test_latest_first(boss):
+def test_lists_are_sorted_latest_first(boss):
     for number in (1, 2, 3):
         JobFactory(args=[f"n{number}"])
         DeadJobFactory(args=[f"n{number}"], failed_at=ago(number * 60))
@@ -121,7 +122,7 @@ def test_latest_first(boss):
     assert [text for text in words(boss.get("deadjob")).split() if text.startswith('"n')] == ['"n1"', '"n2"', '"n3"']
 
 
-def test_long_values_stay_in_the_database(boss):
+def test_long_values_are_not_read_for_lists(boss):
     JobFactory(args=["x" * 5000])
     KVFactory(value="y" * 5000)
     assert "too long to show" in words(boss.get("job"))
@@ -160,7 +161,7 @@ def test_dead_jobs_are_grouped_by_task_and_error(boss):
 
 
 @pytest.mark.parametrize("error", ["50% of 'a_b' is [!] gone", "", "100!", "_", "\\d+ \\"])
-def test_the_link_of_a_group_finds_its_jobs(boss, error):
+def test_link_of_an_error_group_finds_its_jobs(boss, error):
     DeadJobFactory(last_error=error)
     DeadJobFactory(last_error="Another thing")
     groups = boss.get("deadjob").context["groups"]
@@ -171,7 +172,7 @@ def test_the_link_of_a_group_finds_its_jobs(boss, error):
     assert not error or len(found) == 1
 
 
-def test_the_queues_page_counts_and_links(boss):
+def test_queue_list_shows_counts_with_links(boss):
     JobFactory(queue="mail & more")
     JobFactory(queue="mail & more", scheduled=True)
     DeadJobFactory(queue="mail & more")
@@ -180,3 +181,22 @@ def test_the_queues_page_counts_and_links(boss):
     for (_, url), expected in zip(row["counts"], [1, 1, 0, None, 1], strict=True):
         if expected is not None:
             assert boss.client.get(url).context["cl"].result_count == expected
+
+
+def test_queue_list_has_pages_and_search(boss):
+    for number in range(250):
+        ThroughputFactory(queue=f"mail-{number:03}")
+    JobFactory(queue="Mailing")
+
+    def shown(**query):
+        return [row["name"] for row in boss.get("queuestate", **query).context["queues"]]
+
+    assert shown() == ["Mailing", *(f"mail-{number:03}" for number in range(99))]
+    assert shown(p=3)[-1] == "mail-249"
+    assert shown(p="x") == shown(p=1)
+    assert shown(q="MAIL-24") == [f"mail-{number}" for number in range(240, 250)]
+    assert shown(q="nothing") == []
+    assert "251 queues" in words(boss.get("queuestate"))
+    assert "?q=mail&amp;p=2" in boss.text("queuestate", q="mail")
+    response = boss.client.post(boss.url("queuestate", p=3), {"act": "pause", "queue": "mail-249", "confirmed": "yes"})
+    assert response.url == boss.url("queuestate", p=3)

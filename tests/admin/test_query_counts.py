@@ -1,4 +1,4 @@
-"""Every page asks a bounded number of questions, whatever is in the tables, and all of them in the right place."""
+"""Every page runs a bounded number of queries, all of them on the right database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactor
 
 pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
 
-# On the queue's database: the page and its filters' choices.
+# The maximum number of queries on the queue's database, including those for the filters' choices.
 LISTS = {
     "job": ({}, 5),
     "job by state": ({"status": "pending"}, 5),
@@ -45,7 +45,7 @@ def fill() -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_lists(boss, database, name):
+def test_list_query_counts(boss, database, name):
     query, most = LISTS[name]
     fill()
     model = name.split()[0]
@@ -53,15 +53,15 @@ def test_lists(boss, database, name):
     with CaptureQueriesContext(connections[database]) as asked, CaptureQueriesContext(connections["default"]) as aside:
         response = boss.get(model, **query)
     assert response.status_code == 200
-    told = "\n".join(one["sql"] for one in asked.captured_queries)
-    assert len(asked) <= most, told
-    assert "DISTINCT" not in told
+    statements = "\n".join(one["sql"] for one in asked.captured_queries)
+    assert len(asked) <= most, statements
+    assert "DISTINCT" not in statements
     assert not [one["sql"] for one in aside.captured_queries if "djqueue_" in one["sql"]]
     assert len(aside) <= 4  # session and user
 
 
 @pytest.mark.parametrize("model", ["job", "deadjob", "donejob"])
-def test_pages(boss, database, model):
+def test_job_page_runs_one_query(boss, database, model):
     row = {"job": JobFactory, "deadjob": DeadJobFactory, "donejob": DoneJobFactory}[model]()
     with CaptureQueriesContext(connections[database]) as asked, CaptureQueriesContext(connections["default"]) as aside:
         assert boss.page(model, row.pk).status_code == 200
@@ -69,7 +69,7 @@ def test_pages(boss, database, model):
     assert not [one["sql"] for one in aside.captured_queries if "djqueue_" in one["sql"]]
 
 
-def test_an_act_on_many_asks_for_each_batch_and_not_for_each_row(boss, database):
+def test_action_on_many_rows_runs_queries_per_batch(boss, database):
     for _ in range(60):
         DeadJobFactory()
     boss.get("deadjob")
@@ -80,8 +80,8 @@ def test_an_act_on_many_asks_for_each_batch_and_not_for_each_row(boss, database)
     assert len(aside) < 25
 
 
-def test_an_act_writes_its_log_after_it_was_done(boss, database):
-    """Nothing is in the log of what did not happen."""
+def test_log_entry_is_written_after_the_action(boss, database):
+    """The log never contains an action that did not happen."""
     job = DeadJobFactory()
     order = []
 

@@ -1,4 +1,4 @@
-"""Schedules as people write them: checked at the fields, written by the API, and code's own only switched."""
+"""Schedules in the admin: validated per field, saved through the API, mostly read-only if they are from code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from django.contrib.admin.models import ADDITION, CHANGE
 from django.test import Client
 
 import djqueue
-from djqueue import declarations, schedules
+from djqueue import schedules
 from djqueue.admin.schedule_form import digest
 from djqueue.models import Job, Schedule
+from djqueue.schedules import in_code
 from tests.admin.test_pages import HOSTILE, assert_harmless
 from tests.admin.tools import SCHEDULE, Cells, Person, words
 from tests.factories import ScheduleFactory, ago
@@ -29,7 +30,7 @@ def add(person: Person, **given: str):
 
 
 def edit(person: Person, row: Schedule, **given: str | None):
-    """What is None is not sent, as of a box that is not checked."""
+    """Submit the form; a value of None is left out, like an unchecked box."""
     data = SCHEDULE | {"seen": digest(row)} | given
     sent = {name: value for name, value in data.items() if value is not None}
     return person.client.post(person.url("schedule", f"{row.pk}/change/"), sent, follow=True)
@@ -45,7 +46,7 @@ def errors(response) -> dict[str, list[str]]:
 
 @pytest.fixture
 def declared(monkeypatch):
-    monkeypatch.setattr(declarations, "_declared", {})
+    monkeypatch.setattr(in_code, "_declared", {})
     djqueue.schedule("nightly", task=ADD, cron="0 2 * * *")
     schedules.synchronise()
     return only
@@ -75,13 +76,13 @@ def test_a_schedule_is_added_with_its_next_slot(boss):
     assert (row.name, row.task, row.cron, row.every, row.timezone) == ("s", ADD, "0 2 * * *", None, "Europe/Berlin")
     assert (row.args, row.kwargs, row.queue, row.priority) == ([1], {"b": 2}, "reports", 7)
     assert (row.misfire, row.misfire_cap, row.overlap, row.jitter) == ("all", 5, "skip", 1.5)
-    assert row.starts_at == datetime(2030, 1, 2, 2, 4, 5, tzinfo=UTC)  # the site is in Berlin
+    assert row.starts_at == datetime(2030, 1, 2, 2, 4, 5, tzinfo=UTC)  # the site's time zone is Europe/Berlin
     assert row.next_at == datetime(2030, 1, 3, 1, 0, tzinfo=UTC)
     assert (row.enabled, row.from_code, row.problem) == (True, False, "")
     assert boss.log() == [(str(row.pk), ADDITION, json.dumps([{"added": {}}]))]
 
 
-def test_an_interval_is_added_switched_off(boss):
+def test_interval_is_added_disabled(boss):
     data = {"name": "s"} | SCHEDULE | {"cron": "", "every": "90"}
     del data["enabled"]
     boss.client.post(boss.url("schedule", "add/"), data)
@@ -89,28 +90,35 @@ def test_an_interval_is_added_switched_off(boss):
     assert (row.cron, row.every, row.enabled, row.next_at) == ("", 90.0, False, None)
 
 
-def test_the_form_offers_the_tasks_that_there_are(boss):
+def test_empty_arguments_of_the_add_form_are_valid(boss):
+    sent = sent_by(boss.get("schedule", "add/"))
+    assert (sent["args"], sent["kwargs"]) == ("[]", "{}")
+    assert "was added successfully" in words(add(boss, args=sent["args"], kwargs=sent["kwargs"]))
+    assert (only().args, only().kwargs) == ([], {})
+
+
+def test_form_offers_the_registered_tasks(boss):
     page = words(boss.get("schedule", "add/"))
     assert ADD in page
     assert "shop.charge" in page
 
 
 BAD = {
-    "cron that cannot be read": ({"cron": "61 * * * *"}, "cron", "cannot be read"),
+    "cron that cannot be read": ({"cron": "61 * * * *"}, "cron", "is not valid"),
     "cron of three fields": ({"cron": "* * *"}, "cron", "has 3 fields"),
-    "cron that never comes": ({"cron": "0 0 30 2 *"}, "cron", "never comes"),
-    "cron and every": ({"every": "5"}, "cron", "give cron or every, and not both"),
-    "neither": ({"cron": ""}, "cron", "give cron or every"),
-    "every of half a second": ({"cron": "", "every": "0.5"}, "every", "a second or more"),
+    "cron that never comes": ({"cron": "0 0 30 2 *"}, "cron", "never matches a date"),
+    "cron and every": ({"every": "5"}, "cron", "set exactly one of cron and every"),
+    "neither": ({"cron": ""}, "cron", "set exactly one of cron and every"),
+    "every of half a second": ({"cron": "", "every": "0.5"}, "every", "at least 1 second"),
     "every that is no number": ({"cron": "", "every": "5 minutes"}, "every", "Enter a number."),
-    "zone": ({"timezone": "Mars"}, "timezone", "timezone 'Mars' is not known"),
+    "zone": ({"timezone": "Mars"}, "timezone", "timezone must be an IANA name such as 'Europe/Berlin', got 'Mars'"),
     "task": ({"task": "no.such.task"}, "task", "no.such.task is not one of the available choices"),
     "no task": ({"task": ""}, "task", "This field is required."),
-    "args that are not JSON": ({"args": "[1"}, "args", "This is not JSON: Expecting ',' delimiter"),
-    "no args": ({"args": ""}, "args", "Give a value."),
-    "args that are no list": ({"args": "{}"}, "args", "args must be a list, not dict"),
-    "args that cannot be stored": ({"args": "[NaN]"}, "args", "which JSON cannot hold"),
-    "kwargs that are no object": ({"kwargs": "[]"}, "kwargs", "kwargs must be a dictionary, not list"),
+    "args that are not JSON": ({"args": "[1"}, "args", "Invalid JSON: Expecting ',' delimiter"),
+    "no args": ({"args": ""}, "args", "Enter a value."),
+    "args that are no list": ({"args": "{}"}, "args", "args must be a list or tuple, got dict"),
+    "args that cannot be stored": ({"args": "[NaN]"}, "args", "which JSON cannot represent"),
+    "kwargs that are no object": ({"kwargs": "[]"}, "kwargs", "kwargs must be a dictionary, got list"),
     "kwargs with NUL": ({"kwargs": '{"a": "\\u0000"}'}, "kwargs", "NUL character"),
     "queue": ({"queue": "a b"}, "queue", "contains the character ' '"),
     "priority": ({"priority": "high"}, "priority", "Enter a whole number."),
@@ -124,13 +132,13 @@ BAD = {
         "ends_at",
         "ends_at must not be before starts_at",
     ),
-    "an end that is past": ({"ends_at_0": "2020-01-01", "ends_at_1": "0:00"}, "ends_at", "it has ended"),
+    "an end that is past": ({"ends_at_0": "2020-01-01", "ends_at_1": "0:00"}, "ends_at", "no slot is left: ends_at is"),
     "a year too far": ({"ends_at_0": "9999-01-01", "ends_at_1": "0:00"}, "ends_at", "before the year"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_is_explained_at_its_field(boss, name):
+def test_invalid_value_is_explained_at_its_field(boss, name):
     given, field, problem = BAD[name]
     response = add(boss, **given)
     assert list(errors(response)) == [field]
@@ -144,44 +152,44 @@ def test_what_cannot_be_is_explained_at_its_field(boss, name):
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\tb"])
-def test_a_name_that_cannot_be_is_explained(boss, name):
+def test_invalid_name_is_explained(boss, name):
     assert list(errors(add(boss, name=name))) == ["name"]
     assert not rows(Schedule).exists()
 
 
-def test_a_name_that_is_taken_is_told(boss):
+def test_duplicate_name_is_refused(boss):
     ScheduleFactory(name="s")
-    assert errors(add(boss)) == {"name": ["There is a schedule of this name already."]}
+    assert errors(add(boss)) == {"name": ["A schedule with this name already exists."]}
     assert rows(Schedule).count() == 1
 
 
-def test_all_mistakes_are_told_at_once(boss):
+def test_all_invalid_fields_are_reported_at_once(boss):
     assert set(errors(add(boss, timezone="Mars", queue="a b", args="x"))) == {"timezone", "queue", "args"}
 
 
-def test_losing_a_race_for_a_name_is_told(boss, monkeypatch):
-    """The name is free when the form is checked, and taken when it is written."""
+def test_duplicate_name_at_save_is_reported(boss, monkeypatch):
+    """The name is free when the form is validated, and taken when it is saved."""
     from djqueue.admin.schedule_form import ScheduleForm
 
     monkeypatch.setattr(ScheduleForm, "refuse_taken_name", lambda form: ScheduleFactory(name="s"))
     response = add(boss)
-    assert boss.messages(response) == ["Nothing was written: there is a schedule 's' already"]
+    assert boss.messages(response) == ["Not saved: Schedule 's' already exists."]
     assert boss.log() == []
 
 
-def test_a_task_that_goes_between_check_and_write_is_told(boss, monkeypatch):
+def test_error_between_validation_and_save_is_reported(boss, monkeypatch):
     row = ScheduleFactory()
 
     def gone(name: str, **changes: object) -> None:
-        raise djqueue.InvalidOption("no task is registered under 'x'")
+        raise djqueue.InvalidOption("no task named 'x' is registered")
 
     monkeypatch.setattr(schedules, "update", gone)
     response = edit(boss, row, cron="0 3 * * *")
-    assert boss.messages(response) == ["Nothing was written: no task is registered under 'x'"]
+    assert boss.messages(response) == ["Not saved: no task named 'x' is registered"]
     assert boss.log() == []
 
 
-def test_adding_needs_its_permission(people):
+def test_adding_a_schedule_needs_its_permission(people):
     others = ("view_schedule", "change_schedule", "delete_schedule", "run_schedule")
     person = people(*others)
     assert add(person).status_code == 403
@@ -197,7 +205,7 @@ def test_adding_needs_its_permission(people):
 # Change
 
 
-def test_only_what_was_changed_is_written_and_the_next_slot_follows(boss):
+def test_only_changed_fields_are_saved_and_the_next_slot_is_updated(boss):
     schedules.create("s", task=ADD, cron="* * * * *", args=[1], kwargs={"b": 1}, priority=7)
     before = only()
     edit(boss, before, name="other", cron="", every="3600", args="[ 1 ]", kwargs='{"b": true}', priority="7")
@@ -210,7 +218,7 @@ def test_only_what_was_changed_is_written_and_the_next_slot_follows(boss):
     assert sorted(json.loads(boss.log()[0][2])[0]["changed"]["fields"]) == fields
 
 
-def test_saving_as_it_is_changes_nothing(boss):
+def test_saving_an_unchanged_form_changes_nothing(boss):
     schedules.create("s", task=ADD, every=2.5, starts_at=ago(10), args=[1.5, "é"], timezone="Asia/Tokyo")
     before = only()
     page = boss.page("schedule", before.pk)
@@ -220,7 +228,7 @@ def test_saving_as_it_is_changes_nothing(boss):
 
 
 def sent_by(page) -> dict[str, str | None]:
-    """What a browser sends of a page's form that nobody touches."""
+    """Return the data that a browser submits from an unchanged form."""
     sent: dict[str, str | None] = {}
     for field in page.context["adminform"].form:
         value = field.value()
@@ -234,15 +242,15 @@ def sent_by(page) -> dict[str, str | None]:
     return sent
 
 
-def test_a_change_does_not_undo_what_happened_meanwhile(boss):
+def test_saving_refuses_to_overwrite_a_concurrent_change(boss):
     row = ScheduleFactory()
     schedules.update(row.name, queue="other")
     response = edit(boss, row, cron="0 3 * * *")
-    assert "Somebody has changed this schedule since you opened it" in words(response)
+    assert "This schedule has changed since you opened it." in words(response)
     assert (only().cron, only().queue) == ("* * * * *", "other")
 
 
-def test_firing_meanwhile_is_no_change(boss):
+def test_firing_meanwhile_is_not_a_concurrent_change(boss):
     row = ScheduleFactory()
     schedules.run_now(row.name)
     edit(boss, row, cron="0 3 * * *")
@@ -251,7 +259,7 @@ def test_firing_meanwhile_is_no_change(boss):
     assert after.last_job_id == rows(Job).get().pk
 
 
-def test_switching_off_and_on_in_the_form(boss):
+def test_schedule_is_disabled_and_enabled_in_the_form(boss):
     schedules.create("s", task=ADD, cron="* * * * *")
     edit(boss, only(), enabled=None)
     assert (only().enabled, only().next_at) == (False, None)
@@ -261,7 +269,7 @@ def test_switching_off_and_on_in_the_form(boss):
     assert len(boss.log()) == 2
 
 
-def test_one_that_switched_itself_off_is_what_the_form_says(boss):
+def test_form_decides_whether_a_self_disabled_schedule_is_enabled(boss):
     row = ScheduleFactory(enabled=False, problem="bad", cron="x")
     edit(boss, row, enabled=None)
     assert (only().cron, only().enabled, only().problem) == ("* * * * *", False, "")
@@ -271,15 +279,15 @@ def test_one_that_switched_itself_off_is_what_the_form_says(boss):
     assert only().next_at is not None
 
 
-def test_a_schedule_whose_task_is_gone_is_shown_and_told(boss):
+def test_schedule_of_an_unregistered_task_is_shown_with_an_error(boss):
     row = ScheduleFactory(task="gone.away")
     assert "gone.away" in words(boss.page("schedule", row.pk))
-    assert errors(edit(boss, row, task="gone.away")) == {"task": ["no task is registered under 'gone.away'"]}
+    assert errors(edit(boss, row, task="gone.away")) == {"task": ["no task named 'gone.away' is registered"]}
     edit(boss, row)
     assert only().task == ADD
 
 
-def test_whoever_may_only_look_sees_no_form(people):
+def test_viewer_sees_no_schedule_form(people):
     row = ScheduleFactory(task=LOG_IN, args=["ada", "hunter2"])
     looking = people("view_schedule")
     page = looking.page("schedule", row.pk)
@@ -290,7 +298,7 @@ def test_whoever_may_only_look_sees_no_form(people):
     assert only().task == LOG_IN
 
 
-def test_rows_spoilt_by_hand_can_be_mended(boss):
+def test_schedule_rows_with_invalid_values_can_be_fixed(boss):
     row = ScheduleFactory()
     rows(Schedule).update(misfire="x", timezone="Mars", args="text", kwargs=[1], every=0.1)
     page = boss.page("schedule", row.pk)
@@ -303,7 +311,7 @@ def test_rows_spoilt_by_hand_can_be_mended(boss):
 # Sensitive arguments
 
 
-def test_a_mask_that_is_left_keeps_the_value(boss):
+def test_unchanged_mask_keeps_the_value(boss):
     row = ScheduleFactory(task=LOG_IN, args=["ada", "hunter2"])
     page = boss.page("schedule", row.pk)
     assert "hunter2" not in page.content.decode()
@@ -318,17 +326,17 @@ def test_a_mask_that_is_left_keeps_the_value(boss):
     assert only().args == ["grace", "new"]
 
 
-def test_a_mask_without_a_value_behind_it_is_refused(boss):
+def test_mask_without_a_stored_value_is_refused(boss):
     response = add(boss, task=LOG_IN, args='["ada", "********"]')
-    assert "password is masked, but there is no value" in errors(response)["args"][0]
+    assert "password is masked, but there is no stored value" in errors(response)["args"][0]
     assert not rows(Schedule).exists()
 
 
 @pytest.mark.parametrize("args", ['["ada", "********"]', '["********"]'])
-def test_another_task_does_not_bring_to_light_what_was_masked(boss, args):
+def test_changing_the_task_does_not_reveal_masked_values(boss, args):
     row = ScheduleFactory(task=LOG_IN, args=["ada", "hunter2"])
     response = edit(boss, row, task=ADD, args=args)
-    assert errors(response) == {"args": ["With another task, type anew what is masked."]}
+    assert errors(response) == {"args": ["Enter masked values again when you change the task."]}
     assert "hunter2" not in response.content.decode()
     assert (only().task, only().args) == (LOG_IN, ["ada", "hunter2"])
     edit(boss, row, task=ADD, args="[1]")
@@ -338,7 +346,7 @@ def test_another_task_does_not_bring_to_light_what_was_masked(boss, args):
 # From code
 
 
-def test_a_rule_from_code_is_read_only_and_says_so(boss, declared):
+def test_schedule_from_code_is_read_only_with_an_explanation(boss, declared):
     page = boss.page("schedule", declared().pk)
     assert "This schedule is declared in code" in words(page)
     assert "0 2 * * *" in words(page)
@@ -348,10 +356,10 @@ def test_a_rule_from_code_is_read_only_and_says_so(boss, declared):
     edit(boss, declared(), cron="* * * * *", queue="x", args="[9]", task="shop.charge", misfire="all")
     row = declared()
     assert (row.cron, row.queue, row.args, row.task, row.misfire) == ("0 2 * * *", "", [], ADD, "once")
-    assert [json.loads(entry[2]) for entry in boss.log()] == [[]]  # saved, and nothing changed
+    assert [json.loads(entry[2]) for entry in boss.log()] == [[]]  # saved without changes
 
 
-def test_the_switch_of_a_rule_from_code_survives_a_deploy(boss, declared):
+def test_disabled_schedule_from_code_stays_disabled_after_a_deploy(boss, declared):
     edit(boss, declared(), enabled=None)
     assert not declared().enabled
     schedules.synchronise()
@@ -362,47 +370,47 @@ def test_the_switch_of_a_rule_from_code_survives_a_deploy(boss, declared):
     assert declared().next_at > database_now()
 
 
-def test_a_rule_from_code_that_cannot_be_is_not_switched_on(boss):
+def test_invalid_schedule_from_code_cannot_be_enabled(boss):
     row = ScheduleFactory(from_code=True, enabled=False, cron="0 0 30 2 *")
-    assert "never comes" in words(edit(boss, row))
+    assert "never matches a date" in words(edit(boss, row))
     assert not only().enabled
 
 
-def test_a_rule_from_code_is_deleted_only_after_it_was_removed_there(boss, declared, monkeypatch):
+def test_schedule_from_code_can_be_deleted_only_after_its_removal_from_code(boss, declared, monkeypatch):
     response = boss.do("schedule", "delete", declared().pk)
-    told = boss.messages(response)
-    assert told[0] == "schedule 'nightly' is declared in code: remove it there, or disable it here"
-    assert told[1] == "0 deleted, 1 skipped."
+    messages = boss.messages(response)
+    assert messages[0] == "Schedule 'nightly' is declared in code; remove it there, or disable it"
+    assert messages[1] == "0 deleted, 1 skipped."
     assert boss.log() == []
-    monkeypatch.setattr(declarations, "_declared", {})
+    monkeypatch.setattr(in_code, "_declared", {})
     schedules.synchronise()
     assert declared().removed_from_code
     assert boss.messages(boss.do("schedule", "delete", declared().pk)) == ["1 deleted, 0 skipped."]
     assert not rows(Schedule).exists()
 
 
-def test_a_rule_that_was_removed_from_code_can_be_changed(boss, declared, monkeypatch):
-    monkeypatch.setattr(declarations, "_declared", {})
+def test_schedule_removed_from_code_can_be_changed(boss, declared, monkeypatch):
+    monkeypatch.setattr(in_code, "_declared", {})
     schedules.synchronise()
     edit(boss, declared(), cron="0 5 * * *")
     assert (declared().cron, declared().enabled) == ("0 5 * * *", True)
 
 
-# Acts
+# Actions
 
 
-def test_acts_count_what_they_did_and_tell_what_was_refused(boss):
+def test_actions_report_counts_and_reasons_for_refusal(boss):
     on, off = ScheduleFactory(next_at=ago(-60)), ScheduleFactory(enabled=False)
     bad = ScheduleFactory(enabled=False, cron="0 0 30 2 *", name="bad")
-    told = boss.messages(boss.do("schedule", "enable", on.pk, off.pk, bad.pk))
-    assert told == ["schedule 'bad': cron '0 0 30 2 *' never comes", "1 enabled, 2 skipped."]
+    messages = boss.messages(boss.do("schedule", "enable", on.pk, off.pk, bad.pk))
+    assert messages == ["Schedule 'bad': cron '0 0 30 2 *' never matches a date", "1 enabled, 2 skipped."]
     assert boss.log() == [(str(off.pk), CHANGE, "Enabled.")]
     assert boss.messages(boss.do("schedule", "disable")) == ["2 disabled, 1 skipped."]
     assert not rows(Schedule).filter(enabled=True).exists()
     assert len(boss.log()) == 3
 
 
-def test_run_now_enqueues_whatever_the_switch_says(boss):
+def test_run_now_enqueues_a_job_of_a_disabled_schedule(boss):
     row = ScheduleFactory(enabled=False, queue="reports", args=[4])
     response = boss.do("schedule", "run_now", row.pk)
     assert boss.messages(response) == ["1 enqueued, 0 skipped."]
@@ -411,7 +419,7 @@ def test_run_now_enqueues_whatever_the_switch_says(boss):
     assert str(job.pk) in words(boss.page("schedule", row.pk))
 
 
-def test_a_schedule_that_is_gone_is_skipped(boss):
+def test_deleted_schedule_is_skipped(boss):
     row = ScheduleFactory()
     boss.ask("schedule", "delete", row.pk)
     schedules.delete(row.name)
@@ -419,7 +427,7 @@ def test_a_schedule_that_is_gone_is_skipped(boss):
     assert boss.log() == []
 
 
-def test_django_s_own_delete_stays_closed(boss):
+def test_django_delete_views_are_disabled(boss):
     row = ScheduleFactory()
     assert boss.get("schedule", f"{row.pk}/delete/").status_code == 403
     assert boss.client.post(boss.url("schedule", f"{row.pk}/delete/"), {"post": "yes"}).status_code == 403

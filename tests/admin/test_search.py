@@ -15,31 +15,31 @@ def found(person, query: str, model: str = "job", **filters) -> list[object]:
     return [row.pk for row in person.get(model, q=query, **filters).context["cl"].result_list]
 
 
-def test_by_id(boss):
+def test_search_by_id(boss):
     job = JobFactory()
     JobFactory()
     assert found(boss, str(job.pk)) == [job.pk]
     assert found(boss, job.pk.hex) == [job.pk]
 
 
-def test_an_id_that_is_elsewhere_is_told(boss):
+def test_search_by_id_links_to_the_table_of_the_job(boss):
     job = DoneJobFactory()
     response = boss.get("job", q=str(job.pk))
-    assert "is among the done jobs" in words(response)
+    assert "is in the list of done jobs" in words(response)
     assert f"/admin/djqueue/donejob/{job.pk}/change/" in response.content.decode()
 
 
-def test_by_task_name(boss):
+def test_search_by_task_name(boss):
     add, charge, lost = JobFactory(), JobFactory(task="shop.charge"), JobFactory(task="gone.away")
     assert found(boss, "CHARGE") == [charge.pk]
     assert found(boss, "tests.app.tasks.add") == [add.pk]
     response = boss.get("job", q="gone.away")
     assert [row.pk for row in response.context["cl"].result_list] == [lost.pk]
-    assert "No task known here" in words(response)
+    assert "No registered task contains" in words(response)
 
 
 @pytest.mark.parametrize("model", ["job", "deadjob", "donejob"])
-def test_by_argument(boss, model):
+def test_search_by_argument(boss, model):
     make = {"job": JobFactory, "deadjob": DeadJobFactory, "donejob": DoneJobFactory}[model]
     named = make(task="shop.charge", args=[], kwargs={"order": 42})
     positional = make(task="shop.charge", args=[42])
@@ -48,10 +48,10 @@ def test_by_argument(boss, model):
     make(task="shop.charge", args=[1], kwargs={"other": 42})
     make(task="tests.app.tasks.add", args=[42])
     assert set(found(boss, "order:42", model)) == {named.pk, positional.pk, text.pk}
-    assert "looked for in the newest 50,000" in words(boss.get(model, q="order:42"))
+    assert "searched in the newest 50,000" in words(boss.get(model, q="order:42"))
 
 
-def test_by_several_terms_and_filters(boss):
+def test_search_by_several_terms_and_filters(boss):
     one = JobFactory(args=[1], kwargs={"b": 2}, queue="x")
     JobFactory(args=[1], kwargs={"b": 3}, queue="x")
     JobFactory(args=[1], kwargs={"b": 2}, queue="y")
@@ -61,7 +61,7 @@ def test_by_several_terms_and_filters(boss):
 @pytest.mark.parametrize(
     "value", ["New York", "a:b", "it's", 'say "hi"', "back\\slash", "Ünïcode", "100%", "a_b", "true"]
 )
-def test_by_texts_of_every_kind(boss, value):
+def test_search_by_string_values(boss, value):
     job = JobFactory(args=[value])
     JobFactory(args=["other"])
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -69,7 +69,7 @@ def test_by_texts_of_every_kind(boss, value):
 
 
 @pytest.mark.parametrize("value", [True, None, 1.5, [1, 2], {"x": 1}])
-def test_by_values_that_are_no_texts(boss, value):
+def test_search_by_values_that_are_not_strings(boss, value):
     import json
 
     job = JobFactory(args=[value])
@@ -80,25 +80,31 @@ def test_by_values_that_are_no_texts(boss, value):
     assert found(boss, f'a:"{quoted}"') == expected
 
 
-def test_what_is_masked_is_not_found(boss):
-    """Or searching would reveal it, letter by letter."""
+def test_search_does_not_find_masked_values(boss):
+    """Searching would otherwise reveal masked values letter by letter."""
     job = JobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"])
     assert found(boss, "password:hunter2") == []
     assert found(boss, "user:ada") == [job.pk]
 
 
+def test_arguments_of_an_unknown_task_are_not_found(boss):
+    JobFactory(task="gone.away", args=["hunter2"], kwargs={"password": "hunter2"})
+    for name in ("password", "args[0]", ""):
+        assert found(boss, f"{name}:hunter2") == []
+
+
 @pytest.mark.parametrize("query", [":", "order:", ":42", "a:\x00", "'", '"', "a:'", "\\", "((", "%", "a" * 5000])
-def test_senseless_terms_are_no_error(boss, query):
+def test_invalid_search_terms_cause_no_error(boss, query):
     JobFactory()
     for model in ("job", "deadjob", "donejob", "kv"):
         assert boss.get(model, q=query).status_code == 200
 
 
-def test_an_incomplete_term_gets_a_hint(boss):
-    assert "search an argument as name:value" in words(boss.get("job", q="order:"))
+def test_incomplete_term_results_in_a_hint(boss):
+    assert "Search for an argument as name:value" in words(boss.get("job", q="order:"))
 
 
-def test_only_the_newest_are_read(boss, monkeypatch):
+def test_argument_search_reads_only_the_newest_jobs(boss, monkeypatch):
     monkeypatch.setattr(search, "WINDOW", 6)
     monkeypatch.setattr(search, "STEP", 2)
     jobs = [JobFactory(args=[7]) for _ in range(9)]
@@ -107,14 +113,14 @@ def test_only_the_newest_are_read(boss, monkeypatch):
     assert found(boss, "a:7") == [job.pk for job in reversed(jobs[7:])]
 
 
-def test_what_was_found_can_be_acted_on(boss):
+def test_action_on_search_results(boss):
     for number in (1, 1, 2):
         DeadJobFactory(args=[number])
     response = boss.do("deadjob", "delete", query={"q": "a:1"})
     assert boss.messages(response) == ["2 deleted, 0 skipped."]
 
 
-def test_kv_by_the_beginning_of_its_key(boss):
+def test_search_kv_by_key_prefix(boss):
     from tests.factories import KVFactory
 
     KVFactory(key="runs/1")

@@ -1,4 +1,4 @@
-"""The admin as people meet it: pages that they open, forms that they send."""
+"""A client for the admin: open pages, submit forms, read texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
-# A schedule as its form sends it.
+# The data of a submitted schedule form.
 SCHEDULE = {
     "task": "tests.app.tasks.add",
     "enabled": "on",
@@ -33,7 +33,7 @@ SCHEDULE = {
 
 
 class Person:
-    """Somebody with a browser, at a site."""
+    """A user with a client, on one admin site."""
 
     def __init__(self, client: Client, user: User | None, site: str = "admin") -> None:
         self.client, self.user, self.site = client, user, site
@@ -53,25 +53,25 @@ class Person:
         return response.content.decode()
 
     def ask(self, model: str, action: str, *pks: object, query: dict[str, Any] | None = None, **more: Any) -> Any:
-        """Choose an action in the list; gives the confirmation page."""
+        """Choose an action in the list and return the confirmation page."""
         data = {"action": action, "select_across": "0" if pks else "1", "_selected_action": [*pks] or ["all"], **more}
         return self.client.post(self.url(model, **(query or {})), data, follow=True)
 
     def do(self, model: str, action: str, *pks: object, **more: Any) -> Any:
-        """Choose an action and confirm it; gives the page that one ends on."""
+        """Choose an action, confirm it, and return the page after the redirects."""
         return self.ask(model, action, *pks, confirmed="yes", **more)
 
     def messages(self, response: Any) -> list[str]:
         return [str(message) for message in response.context["messages"]]
 
     def log(self) -> list[tuple[str, int, str]]:
-        """What the admin's log says of this person: object, flag, message."""
+        """Return the log entries of this user: object, flag, message."""
         entries = LogEntry.objects.filter(user=self.user).order_by("pk")
         return [(entry.object_id, entry.action_flag, entry.change_message) for entry in entries]
 
 
 class Cells(HTMLParser):
-    """The texts of a page, without its markup."""
+    """The texts and the tags of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -88,5 +88,5 @@ class Cells(HTMLParser):
 
 
 def words(response: Any) -> str:
-    """What a page says."""
+    """Return the text of a page."""
     return " ".join(Cells(response.content.decode()).texts)

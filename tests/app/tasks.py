@@ -10,6 +10,11 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
+@djqueue.task
+def echo(value: object) -> object:
+    return value
+
+
 @djqueue.task(name="shop.charge", queue="money", priority=djqueue.HIGH, max_attempts=7, lease=12)
 def charge(order: int) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Debian's Chromium against a live server, with a worker beside it."""
+"""Fixtures: Chromium, a live server, and a worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCREENSHOTS = Path(__file__).parent.parent / "screenshots"
 
 @pytest.fixture
 def server(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    # Playwright's synchronous API keeps an event loop in this thread, which Django would rather not see.
+    # Playwright's synchronous API runs an event loop in this thread, which Django would refuse.
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
     ContentType.objects.clear_cache()
     server = LiveServer("localhost")
@@ -49,7 +49,7 @@ def worker(database: str, server: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def visitor(server: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
-    """A superuser at the login page; what the browser complains of fails the test."""
+    """A superuser at the login page; errors and warnings of the browser fail the test."""
     from playwright.sync_api import sync_playwright
 
     User.objects.create_superuser("ada", password="engine")
@@ -63,6 +63,6 @@ def visitor(server: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
         context.set_default_timeout(15_000)
         visitor = Visitor(context.new_page(), server, SCREENSHOTS if scripts else None)
         yield visitor
-        connections.close_all()  # under Playwright's event loop this thread has had others than outside of it
+        connections.close_all()  # inside Playwright's event loop this thread has connections of its own
         browser.close()
     assert visitor.complaints == []

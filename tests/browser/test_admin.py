@@ -1,4 +1,4 @@
-"""An operator's day, in Chromium, under a strict content security policy, beside a real worker."""
+"""The admin in Chromium, under a strict content security policy, with a real worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ with_and_without_scripts = pytest.mark.parametrize("visitor", [True, False], ind
 
 
 def dead_letters() -> None:
-    """A list as it may look on a bad day."""
+    """Create a realistic list of dead jobs."""
     for number in range(23):
         declined = number % 4 == 3
         DeadJobFactory(
@@ -40,7 +40,7 @@ def dead_letters() -> None:
 
 
 @with_and_without_scripts
-def test_a_dead_job_is_read_requeued_and_done(visitor, worker):
+def test_dead_job_is_inspected_requeued_and_done(visitor, worker):
     handle = tasks.fail_once.using(max_attempts=1, queue="money", headers={"request": "7f3a"}).enqueue(order_id=42)
     eventually(lambda: handle.status() == "dead")
     dead_letters()
@@ -54,7 +54,8 @@ def test_a_dead_job_is_read_requeued_and_done(visitor, worker):
     visitor.reads("the card company does not answer for order 42")
     visitor.shoot("dead-job")
     visitor.press("Requeue …")
-    visitor.reads("No, take me back")
+    visitor.reads("Go back")
+    assert visitor.page.get_by_role("button", name="Requeue 1 job", exact=True).is_visible()
     assert places(handle.id) == ["DeadJob"]
     visitor.shoot("requeue-confirmation")
     visitor.confirm()
@@ -74,6 +75,8 @@ def test_a_running_job_is_cancelled(visitor, worker):
     visitor.reads("Progress")
     visitor.shoot("running-job")
     visitor.press("Cancel …")
+    visitor.reads("Keep it")
+    visitor.shoot("cancel-confirmation")
     visitor.confirm()
     visitor.reads("0 cancelled, 1 asked to stop, 0 skipped.")
     visitor.reads("cancelled", reloading=True)
@@ -104,13 +107,13 @@ def test_a_queue_is_paused_and_resumed(visitor, worker):
 
 
 @with_and_without_scripts
-def test_all_that_match_are_requeued(visitor):
+def test_all_matching_jobs_are_requeued(visitor):
     dead_letters()
     visitor.log_in()
     visitor.open("deadjob/")
     visitor.page.get_by_role("link", name="order #: card company does not answer").click()
     visitor.press("Requeue …")
-    visitor.reads("18 rows")
+    visitor.reads("18 dead jobs")
     visitor.page.fill("#id_spread", "10")
     visitor.confirm()
     visitor.reads("18 requeued, 0 skipped.")
@@ -118,21 +121,23 @@ def test_all_that_match_are_requeued(visitor):
     assert djqueue.stats("email").dead == 6
 
 
-def test_selected_jobs_are_acted_on(visitor):
+def test_action_on_selected_jobs(visitor):
     dead_letters()
     visitor.log_in()
     visitor.open("deadjob/?queue=email")
     visitor.page.check("#action-toggle")
     visitor.page.select_option("select[name=action]", "delete")
     visitor.page.click("button[name=index]")
-    visitor.reads("6 rows")
+    visitor.reads("6 dead jobs")
+    assert visitor.page.get_by_role("button", name="Delete 6 jobs", exact=True).is_visible()
+    visitor.reads("Keep them")
     visitor.shoot("delete-confirmation")
     visitor.confirm()
     visitor.reads("6 deleted, 0 skipped.")
     assert djqueue.stats("email").dead == 0
 
 
-def test_other_arguments_and_the_rest_of_the_pages(visitor):
+def test_requeue_with_other_arguments_and_remaining_pages(visitor):
     job = DeadJobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"])
     WorkerFactory(name="web-1", queues=["money", "email"], threads=4, running=2, finished=12345, memory=180_000_000)
     WorkerFactory(heartbeat_at=ago(400))
@@ -147,7 +152,7 @@ def test_other_arguments_and_the_rest_of_the_pages(visitor):
     assert not visitor.shows("hunter2")
     visitor.page.fill("#id_args", '["grace", "********"')
     visitor.confirm()
-    visitor.reads("This is not JSON")
+    visitor.reads("Invalid JSON")
     visitor.shoot("other-arguments")
     visitor.page.fill("#id_args", '["grace", "********"]')
     visitor.confirm()
@@ -169,7 +174,7 @@ def test_a_schedule_is_added_and_fires(visitor, worker):
     visitor.page.fill("#id_args", "[21")
     visitor.page.fill("#id_every", "1")
     visitor.press("Save")
-    visitor.reads("This is not JSON")
+    visitor.reads("Invalid JSON")
     visitor.shoot("schedule-mistake")
     visitor.page.fill("#id_args", "[21]")
     visitor.page.get_by_role("button", name="Save", exact=True).click()
@@ -194,7 +199,7 @@ ConnectionError: the card company does not answer
 """
 
 
-def test_pictures_for_the_readme(visitor):
+def test_screenshots_for_the_readme(visitor):
     dead_letters()
     entry = {"exception": "builtins.ConnectionError", "message": "the card company does not answer", "duration": 10.02}
     entry |= {"traceback": TRACEBACK, "worker": "web-1:4711:5c3a"}
@@ -224,7 +229,7 @@ def test_pictures_for_the_readme(visitor):
     visitor.shoot("readme-dead-job")
 
 
-def test_dark_mode_is_the_admin_s_own(visitor):
+def test_dark_mode_of_the_admin_applies(visitor):
     dead_letters()
     visitor.page.emulate_media(color_scheme="dark")
     visitor.log_in()

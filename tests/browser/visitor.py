@@ -1,4 +1,4 @@
-"""Somebody who clicks."""
+"""A user who operates the admin in a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import django
 def eventually(look: Callable[[], object], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not look():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, f"condition not met within {seconds} seconds"
         time.sleep(0.05)
 
 
@@ -30,7 +30,7 @@ class Visitor:
         self.complaints.append(f"{message.type}: {message.text} {message.location}")
 
     def failed(self, request: Any) -> None:
-        if "ERR_ABORTED" not in request.failure:  # which is what leaving a page does to its pictures
+        if "ERR_ABORTED" not in request.failure:  # leaving a page aborts its pending requests
             self.complaints.append(f"{request.url} {request.failure}")
 
     def log_in(self) -> None:
@@ -44,7 +44,7 @@ class Visitor:
         self.page.goto(f"{self.server}/admin/djqueue/{path}")
 
     def press(self, label: str) -> None:
-        """A button, or a link in its place."""
+        """Click a button, or a link with this label."""
         self.page.get_by_role("button", name=label).or_(self.page.get_by_role("link", name=label)).first.click()
 
     def confirm(self) -> None:
@@ -54,14 +54,14 @@ class Visitor:
         return text in self.page.inner_text("body")
 
     def reads(self, text: str, *, reloading: bool = False) -> None:
-        """Wait until the page, or the one that is on its way, has the text."""
+        """Wait until the current or the next page contains the text."""
         for _ in range(100):
             if self.shows(text):
                 return
             self.page.wait_for_timeout(100)
             if reloading:
                 self.page.reload()
-        raise AssertionError(f"{text!r} did not come up: {self.page.inner_text('body')}")
+        raise AssertionError(f"{text!r} did not appear: {self.page.inner_text('body')}")
 
     def shoot(self, name: str, *, full_page: bool = True) -> None:
         if self.screenshots is None:

@@ -29,7 +29,7 @@ def test_a_waiting_job_is_removed_and_kept_as_cancelled(database, delay):
     assert djqueue.stats("default").done == 0
 
 
-def test_a_claimed_job_is_asked_also_the_second_time(database):
+def test_a_cancel_of_a_claimed_job_is_a_request_also_when_repeated(database):
     add.enqueue(1)
     job = claim_one()
     assert djqueue.cancel(job.id) is CancelOutcome.REQUESTED
@@ -49,7 +49,7 @@ def test_a_task_that_ignores_the_request_runs_to_its_end(database):
 
 
 @pytest.mark.parametrize("back", ["reap", "release", "snooze"])
-def test_the_request_survives_a_way_back(database, back):
+def test_the_request_survives_a_reap_a_release_and_a_snooze(database, back):
     add.enqueue(1)
     job = claim_one(lease=0)
     djqueue.cancel(job.id)
@@ -65,11 +65,11 @@ def test_a_job_that_ended_is_not_found(database, make):
     assert not outcome.acted
 
 
-def test_nobody_is_not_found(database):
+def test_an_unknown_job_is_not_found(database):
     assert djqueue.cancel(uuid4()) is djqueue.cancel("123") is CancelOutcome.NOT_FOUND
 
 
-def test_what_is_not_kept_leaves_nothing(configure):
+def test_without_retention_a_cancelled_job_leaves_nothing(configure):
     configure(KEEP_DONE=0, QUEUES={"kept": {"keep_done": 9}})
     gone, kept = add.enqueue(1), add.using(queue="kept").enqueue(1)
     assert gone.cancel() is kept.cancel() is CancelOutcome.REMOVED
@@ -98,7 +98,7 @@ def test_a_cancel_rolls_back(database):
 
 
 @pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_bound", "mysql")
-def test_a_cancel_waits_for_a_claim_that_is_being_committed_and_becomes_a_request(database):
+def test_a_cancel_during_an_uncommitted_claim_becomes_a_request(database):
     """The state is looked at under the lock: what was pending a moment ago may be claimed now."""
     handle = add.enqueue(1)
     outcomes: list[CancelOutcome] = []
@@ -114,7 +114,7 @@ def test_a_cancel_waits_for_a_claim_that_is_being_committed_and_becomes_a_reques
 
 
 def test_cancel_races_with_claim_and_settle(database):
-    """Invariant: REMOVED means that nobody ran it, REQUESTED that somebody holds it; it ends once."""
+    """Invariant: a REMOVED job was never claimed, a REQUESTED job is claimed, and each job ends once."""
     for _ in range(10):
         handle = add.enqueue(1)
 

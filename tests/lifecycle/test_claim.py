@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
 from django.db import transaction
 
 import djqueue
+from djqueue.core.uuid7 import uuid7
 from djqueue.lifecycle import claim as claiming
-from djqueue.models import QueueState
-from djqueue.uuid7 import uuid7
+from djqueue.models import Job, QueueState
+from djqueue.sql.columns import MAX_WORKER_IDS
 from tests.app.tasks import add, charge
 from tests.factories import JobFactory, ago
 from tests.tools import WITH_ROW_LOCKS, claim_one, database_now, in_thread, in_threads, live, rows
@@ -36,7 +38,7 @@ def test_a_claimed_job_is_not_claimed_again(database):
     assert djqueue.Queue("default").claim() == []
 
 
-def test_a_claim_gives_at_most_what_was_asked_for(database):
+def test_a_claim_returns_at_most_what_was_asked_for(database):
     for _ in range(5):
         add.enqueue(1)
     queue = djqueue.Queue("default")
@@ -98,14 +100,14 @@ def test_a_claim_over_several_queues_keeps_each_limit_and_the_total(database):
     assert len(claiming.claim({"a": 9, "b": 9, "c": 9})) == 9
 
 
-def test_a_claim_over_several_queues_gives_the_best_first(database):
+def test_a_claim_over_several_queues_returns_the_best_first(database):
     low = add.using(queue="a", priority=djqueue.LOW).enqueue(1)
     high = add.using(queue="b", priority=djqueue.HIGH).enqueue(1)
     assert [job.id for job in claiming.claim({"a": 5, "b": 5}, limit=1)] == [high.id]
     assert [job.id for job in claiming.claim({"a": 5, "b": 5}, limit=1)] == [low.id]
 
 
-def test_a_paused_queue_gives_nothing(database):
+def test_no_job_of_a_paused_queue_is_claimed(database):
     add.using(queue="a").enqueue(1)
     add.using(queue="b").enqueue(1)
     queue = djqueue.Queue("a")
@@ -127,7 +129,7 @@ def test_scheduled_jobs_are_not_claimed(database):
 
 
 @pytest.mark.parametrize("lease", [0, 0.25, 7, timedelta(minutes=2)])
-def test_the_claimer_says_how_long(database, lease):
+def test_the_caller_of_claim_sets_the_lease(database, lease):
     add.using(lease=99).enqueue(1)
     job = claim_one(lease=lease)
     assert job.lease_expires_at - job.claimed_at == (
@@ -152,7 +154,7 @@ def test_the_most_specific_lease_wins(configure):
     assert lease() == 3.25
 
 
-def test_queue_tells_its_configured_lease(configure):
+def test_queue_reports_its_configured_lease(configure):
     configure(QUEUES={"q": {"lease": timedelta(minutes=1)}})
     assert (djqueue.Queue("q").lease, djqueue.Queue("other").lease) == (60, 30)
 
@@ -203,7 +205,7 @@ def test_two_claimers_never_get_one_job(database):
     assert set(claimed) == ids
 
 
-def test_a_payload_that_was_spoilt_by_hand_does_not_stop_its_neighbours(database):
+def test_an_invalid_payload_does_not_stop_other_jobs_of_the_claim(database):
     bad, good = JobFactory(enqueued_at=ago(9)), JobFactory()
     rows(type(bad)).filter(pk=bad.pk).update(args=RawText("{not json"))
     claimed = djqueue.Queue("default").claim(2)
@@ -227,3 +229,49 @@ def test_claim_order_is_by_time_then_id(database):
         JobFactory(id=job_id, enqueued_at=moment, run_at=moment)
     assert [job.id for job in djqueue.Queue("default").claim(6)] == ids
     assert live(ids[0]).status == "claimed"
+
+
+def test_jobs_of_more_queues_than_one_statement_takes_are_claimed_in_turns(database):
+    wants = {f"q{n}": 1 for n in range(600)}
+    add.enqueue_many([call_in(queue) for queue in wants])
+    claimed = claiming.claim(wants)
+    assert len(claimed) == claiming.MOST_QUEUES
+    claimed += claiming.claim(wants)
+    assert {job.queue for job in claimed} == set(wants)
+    assert claiming.claim(wants) == []
+
+
+def call_in(queue: str) -> djqueue.Call:
+    return djqueue.call(1).using(queue=queue)
+
+
+def test_ten_thousand_task_leases_do_not_slow_a_claim(database, monkeypatch):
+    from djqueue.core import registry
+
+    leases = {f"task{n}": 10.0 + n for n in range(10_000)} | {"shop.charge": 12.0}
+    monkeypatch.setattr(registry, "task_leases", lambda: leases)
+    add.enqueue_many([djqueue.call(n) for n in range(100)])
+    handle = charge.using(queue="default").enqueue(1)
+    own = charge.using(queue="default", lease=7).enqueue(1)
+    began = time.monotonic()
+    jobs = {job.id: job for job in djqueue.Queue("default").claim(102)}
+    assert time.monotonic() - began < 0.5  # it was 0.84 s on SQLite, and is a hundredth
+    assert (jobs[handle.id].lease, jobs[own.id].lease) == (12, 7)
+    assert live(handle.id).lease_expires_at == jobs[handle.id].lease_expires_at
+    assert live(own.id).lease_expires_at - live(own.id).claimed_at == timedelta(seconds=7)
+    assert sorted({job.lease for job in jobs.values()}) == [7, 12, 30]
+
+
+@pytest.mark.databases("sqlite", "mysql")
+def test_the_workers_of_a_job_are_bounded_to_the_newest(database):
+    handle = add.using(max_attempts=100_000, retry=djqueue.Fixed(0)).enqueue(1)
+    old = [f"worker-{n:07}" for n in range(5000)]
+    rows(Job).filter(pk=handle.id).update(worker_ids=old)
+    [claimed] = claiming.claim({"default": 1}, worker="the newest")
+    kept = live(handle.id).worker_ids
+    assert kept[-2:] == [old[-1], "the newest"]
+    assert MAX_WORKER_IDS - 16 < len("".join(f"{word}," for word in kept)) <= MAX_WORKER_IDS
+    assert kept[:-1] == old[-len(kept) + 1 :]
+    assert claimed.row.worker_ids == "".join(f"{word}," for word in kept)
+    claimed.release()
+    assert live(handle.id).worker_ids == kept[:-1]

@@ -11,8 +11,8 @@ import pytest
 from django.db import connections
 
 import djqueue
+from djqueue.core.uuid7 import uuid7
 from djqueue.models import Job
-from djqueue.uuid7 import uuid7
 from tests.drain import drain
 from tests.factories import JobFactory
 from tests.tools import in_threads, rows
@@ -62,7 +62,7 @@ def test_processes_share_many_jobs(database):
     assert sum(bool(part["acked"]) for part in parts) > 1
 
 
-def test_maintenance_beside_the_workers_disturbs_nobody(database):
+def test_maintenance_does_not_disturb_running_workers(database):
     """Reaper, promoter, sweeper and roll-up run flat out while workers drain."""
     ids = make_jobs(400)
 

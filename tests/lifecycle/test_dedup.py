@@ -60,7 +60,7 @@ def test_until_done_the_key_is_held_through_running_and_retries(database, end):
     assert second.id != first.id
 
 
-def test_cancelling_frees_the_key(database):
+def test_a_cancel_releases_the_key(database):
     first = enqueue()
     first.cancel()
     assert enqueue().created
@@ -78,7 +78,7 @@ def test_a_retry_without_its_key_does_not_release_the_key_of_a_newer_job(databas
 
 
 @pytest.mark.parametrize("back", ["nack", "snooze", "release", "reap", "requeue"])
-def test_every_way_back_goes_on_beside_a_new_holder_of_the_key(database, back):
+def test_a_job_that_becomes_waiting_again_coexists_with_a_new_holder_of_its_key(database, back):
     old = enqueue()
     job = claim_one(lease=0)
     new = enqueue()
@@ -127,8 +127,8 @@ def test_producers_race_with_claimers_and_nothing_is_lost(database):
     assert rows(Job).filter(status="pending").count() <= 1
 
 
-def test_a_hit_keeps_the_job_unclaimed_until_the_transaction_ends(database):
-    """So that the job, when it runs, sees the data of everybody who asked for it."""
+def test_a_dedup_hit_keeps_the_job_unclaimed_until_the_transaction_ends(database):
+    """So that the job, when it runs, sees the data of every transaction that enqueued it."""
     first = enqueue()
     claimed: list[object] = []
     with transaction.atomic(using=database):
@@ -185,3 +185,22 @@ def test_an_own_id_and_a_key_together(database):
     with pytest.raises(djqueue.DuplicateJob):
         enqueue("another", id=own)
     assert rows(Job).count() == 1
+
+
+@pytest.mark.parametrize("state", ["pending", "scheduled", "claimed"])
+def test_a_dedup_hit_with_an_own_id_writes_no_kv(database, state):
+    first = enqueue(dedup_until="done", delay=60 if state == "scheduled" else None)
+    if state == "claimed":
+        claim_one()
+    hit = enqueue(id="0198c9b4-0000-7000-8000-00000000000b", kv={"written": 1})
+    assert (hit.id, hit.created) == (first.id, False)
+    assert not rows(KV).exists()
+
+
+@pytest.mark.databases(*WITH_ROW_LOCKS)
+def test_a_dedup_hit_with_an_own_id_keeps_the_job_unclaimed_until_the_transaction_ends(database):
+    first = enqueue()
+    with transaction.atomic(using=database):
+        assert enqueue(id="0198c9b4-0000-7000-8000-00000000000b").created is False
+        assert in_thread(djqueue.Queue("default").claim) == []
+    assert claim_one().id == first.id

@@ -49,7 +49,7 @@ def test_items_have_options_of_their_own(database):
     assert (records[2].status, records[2].run_at) == ("scheduled", when)
 
 
-def test_an_empty_batch_asks_nothing_of_the_database(database):
+def test_an_empty_batch_sends_no_query(database):
     with statements_sent() as sent:
         assert add.enqueue_many([]) == []
     assert sent == []
@@ -66,7 +66,7 @@ def test_a_batch_is_one_insert(database):
     assert {job.priority for job in rows(Job).all()} == {3}
 
 
-def test_a_large_batch_of_every_option_comes_back(database):
+def test_a_large_batch_with_every_option_is_stored(database):
     when = datetime(2100, 1, 1, tzinfo=UTC)
     text = "tab\t newline\n backslash \\ \\N quote ' \" ü😀"
     items = [
@@ -107,7 +107,7 @@ def test_keys_collapse_across_the_parts_of_a_large_batch(database, monkeypatch):
 
 @pytest.mark.parametrize("atomic", [False, True])
 @pytest.mark.parametrize("bad", ["payload", "option", "type", "duplicate", "kept", "user"])
-def test_one_bad_item_and_nothing_is_inserted(database, monkeypatch, atomic, bad):
+def test_with_one_bad_item_nothing_is_inserted(database, monkeypatch, atomic, bad):
     monkeypatch.setattr(enqueueing, "BATCH", 4)
     taken = DeadJobFactory().pk
     own = uuid4()
@@ -131,10 +131,10 @@ def test_one_bad_item_and_nothing_is_inserted(database, monkeypatch, atomic, bad
 
     expected = {
         "payload": (djqueue.InvalidPayload, r"item 9: tests.app.tasks.add: args\[0\] \(a\) is of type object"),
-        "option": (djqueue.InvalidOption, "item 9: is a call of shop.charge"),
-        "type": (djqueue.InvalidOption, "item 9: must be made by djqueue.call"),
-        "duplicate": (djqueue.DuplicateJob, f"item 9: a job with the id {own}"),
-        "kept": (djqueue.DuplicateJob, f"item 9: a job with the id {taken}"),
+        "option": (djqueue.InvalidOption, "item 9: the call is for task shop.charge"),
+        "type": (djqueue.InvalidOption, "item 9: expected the result of djqueue.call"),
+        "duplicate": (djqueue.DuplicateJob, f"item 9: job id {own} already exists"),
+        "kept": (djqueue.DuplicateJob, f"item 9: job id {taken} already exists"),
         "user": (ZeroDivisionError, None),
     }[bad]
     if atomic:
@@ -156,18 +156,18 @@ def test_a_batch_rolls_back_with_its_transaction(database):
     assert not rows(Job).exists()
 
 
-def test_what_belongs_to_one_job_is_not_for_the_batch(database):
+def test_options_of_one_job_cannot_be_set_for_a_batch(database):
     for options in ({"id": uuid4()}, {"dedup_key": "k"}, {"kv": {"a": 1}}):
-        with pytest.raises(djqueue.InvalidOption, match="cannot be the same for many jobs"):
+        with pytest.raises(djqueue.InvalidOption, match="cannot be shared by all jobs of a batch"):
             add.using(**options).enqueue_many([call(1)])
     for options in ({"kv": {"a": 1}}, {"on_commit": True}):
-        with pytest.raises(djqueue.InvalidOption, match="item 0: kv and on_commit"):
+        with pytest.raises(djqueue.InvalidOption, match="item 0: kv and on_commit cannot be set"):
             add.enqueue_many([call(1).using(**options)])
-    with pytest.raises(djqueue.InvalidOption, match="item 0: names no task"):
+    with pytest.raises(djqueue.InvalidOption, match="item 0: the call has no task"):
         djqueue.enqueue_many([call(1)])
 
 
-def test_a_batch_at_the_commit(database):
+def test_on_commit_enqueues_a_batch_at_the_commit(database):
     with transaction.atomic(using=database):
         handles = add.using(on_commit=True).enqueue_many([call(1), call(2)])
         assert [handle.created for handle in handles] == [None, None]
@@ -218,12 +218,12 @@ def test_one_own_id_twice_in_a_batch_is_refused(database, keys):
     assert not rows(Job).exists()
 
 
-def test_an_own_id_does_not_jump_the_queue_of_its_batch(database):
+def test_own_ids_keep_the_order_of_their_batch(database):
     add.enqueue_many([call(1), call(2).using(id=UUID(int=7)), call(3).using(dedup_key="a"), call(4)])
     assert [job.args for job in djqueue.Queue("default").claim(4)] == [[1], [2], [3], [4]]
 
 
-def test_an_empty_batch_does_not_even_begin(database):
+def test_an_empty_batch_opens_no_transaction(database):
     with CaptureQueriesContext(connections[database]) as captured:
         assert add.enqueue_many(iter([])) == []
     assert len(captured) == 0

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from asgiref.sync import async_to_sync
+from django.db import connections, transaction
 
 import djqueue
-from djqueue.records import Renew
+from djqueue.core.records import Renew
 from djqueue.sql import statements
 from tests.app.tasks import add
 from tests.tools import WITH_ROW_LOCKS, claim_one, database_now, in_thread, live, rows
@@ -27,7 +32,7 @@ def test_renew_repeats_the_length_of_the_claim(database):
     assert timedelta(seconds=45) < job.lease_expires_at - database_now() <= timedelta(seconds=50)
 
 
-def test_renew_tells_of_a_cancel_request(database):
+def test_renew_reports_a_cancel_request(database):
     add.enqueue(1)
     job = claim_one()
     rows(type(live(job.id))).filter(pk=job.id).update(cancel_requested=True)
@@ -87,3 +92,80 @@ def test_a_locked_row_is_skipped_and_not_taken_for_lost(database):
     assert answers[0] is None
     assert answers[1].expires_at is not None
     assert answers[2].expires_at is None
+
+
+@pytest.mark.databases("mysql")
+def test_a_lease_is_counted_from_when_it_is_written_not_from_when_it_was_asked_for(database):
+    add.enqueue(1)
+    add.enqueue(2)
+    job = claim_one()
+    acts = {
+        "renew": lambda: statements().renew([Renew(id=job.id, token=job.token, lease=10)], wait=False)[0].expires_at,
+        "claim": lambda: claim_one(lease=10).lease_expires_at,
+    }
+    for act in acts.values():
+        with ThreadPoolExecutor(1) as pool, connections[database].cursor() as cursor:
+            cursor.execute("LOCK TABLES djqueue_job WRITE")
+            blocked = pool.submit(closing, act)
+            time.sleep(2)
+            cursor.execute("UNLOCK TABLES")
+            expires_at = blocked.result()
+        assert expires_at - database_now() > timedelta(seconds=9)
+
+
+def closing(act):
+    try:
+        return act()
+    finally:
+        connections.close_all()
+
+
+def test_waiting_for_a_cancel_ends_when_it_is_requested_elsewhere(database):
+    add.enqueue(1)
+    job = claim_one()
+    assert job.wait_for_cancel(0) is False
+    assert job.wait_for_cancel(0.05) is False
+    cancelling = threading.Timer(0.1, in_thread, [djqueue.cancel, job.id])
+    cancelling.start()
+    try:
+        assert job.wait_for_cancel(10) is True
+    finally:
+        cancelling.join()
+    assert job.cancel_requested is True
+
+
+def test_waiting_for_a_cancel_of_a_lost_job_raises(database):
+    add.enqueue(1)
+    job = claim_one()
+    job.release()
+    with pytest.raises(djqueue.LeaseLost):
+        job.wait_for_cancel(10)
+    claim_one()
+    with pytest.raises(djqueue.LeaseLost):
+        job.wait_for_cancel(10)
+
+
+def test_waiting_for_a_cancel_inside_a_transaction_is_refused(database):
+    add.enqueue(1)
+    job = claim_one()
+    with transaction.atomic(using=database), pytest.raises(djqueue.WaitInTransaction):
+        job.wait_for_cancel(10)
+
+
+def test_waiting_for_a_cancel_does_not_block_the_event_loop(database):
+    add.enqueue(1)
+    job = claim_one()
+
+    async def wait() -> bool:
+        waiting = asyncio.create_task(job.await_for_cancel(10))
+        await asyncio.sleep(0.05)
+        await djqueue.acancel(job.id)
+        return await waiting
+
+    assert async_to_sync(wait)() is True
+
+
+def test_a_claimed_job_returns_its_arguments_as_they_are_stored(database):
+    add.enqueue(1.0, b="ä")
+    job = claim_one()
+    assert (job.raw_args, job.raw_kwargs) == ("[1.0]", '{"b":"ä"}')

@@ -18,7 +18,7 @@ def kill(handle) -> None:
     assert handle.status() == "dead"
 
 
-def test_a_dead_job_waits_again_under_its_id(database):
+def test_a_requeued_job_is_pending_under_its_id(database):
     handle = add.using(
         headers={"h": 1}, priority=5, max_attempts=2, retry=djqueue.Fixed(9), timeout=8, lease=7, dedup_key="k"
     ).enqueue(1, b=2)
@@ -39,7 +39,23 @@ def test_a_dead_job_waits_again_under_its_id(database):
     assert claim_one().attempt == 1
 
 
-def test_the_errors_stay_and_are_marked(database):
+def test_a_requeued_job_does_not_hold_its_former_dedup_key(database):
+    """Neither a new job with the key nor the requeued job is refused."""
+    task = add.using(dedup_key="k", dedup_until="done")
+    first = task.enqueue(1)
+    kill(first)
+    djqueue.requeue(first.id)
+    second = task.enqueue(2)
+    assert second.created
+    djqueue.cancel(first.id)
+    kill(second)
+    third = task.enqueue(3)
+    djqueue.requeue(second.id)
+    assert (third.created, task.enqueue(4).id) == (True, third.id)
+    assert second.status() == third.status() == "pending"
+
+
+def test_errors_are_kept_and_marked(database):
     handle = eager_retry.using(max_attempts=2).enqueue()
     claim_one().nack("one\n{two}")
     claim_one().nack("two")
@@ -56,7 +72,7 @@ def test_the_errors_stay_and_are_marked(database):
     assert len(text[0]) == 4
 
 
-def test_other_arguments_and_another_time(database):
+def test_requeue_with_other_arguments_and_another_time(database):
     handle = add.enqueue(1, b=2)
     kill(handle)
     when = datetime(2100, 1, 1, tzinfo=UTC)
@@ -71,18 +87,18 @@ def test_a_time_in_the_past_is_now(database):
     assert djqueue.requeue(handle.id, run_at=datetime(2001, 1, 1, tzinfo=UTC)).status == "pending"
 
 
-def test_bad_input_loses_nothing(database):
+def test_invalid_input_changes_nothing(database):
     handle = add.enqueue(1)
     kill(handle)
     with pytest.raises(djqueue.InvalidPayload, match=r"tests.app.tasks.add: args\[0\] \(a\) is of type object"):
         djqueue.requeue(handle.id, args=[object()])
-    with pytest.raises(djqueue.InvalidOption, match="run_at must be aware"):
+    with pytest.raises(djqueue.InvalidOption, match="run_at must be an aware datetime"):
         djqueue.requeue(handle.id, run_at=datetime(2026, 1, 1))
     assert handle.status() == "dead"
 
 
 @pytest.mark.parametrize("make", [JobFactory, DoneJobFactory, lambda: JobFactory(claimed=True)])
-def test_what_is_not_dead_is_refused(database, make):
+def test_only_dead_jobs_can_be_requeued(database, make):
     row = make()
     with pytest.raises(djqueue.NotDead, match=str(row.pk)):
         djqueue.requeue(row.pk)
@@ -90,7 +106,7 @@ def test_what_is_not_dead_is_refused(database, make):
         djqueue.requeue(uuid4())
 
 
-def test_a_stale_holder_of_the_first_life_changes_nothing_in_the_second(database):
+def test_a_holder_from_before_the_requeue_cannot_settle_the_job(database):
     handle = add.enqueue(1)
     first = claim_one()
     first.dead_letter("x")
@@ -127,7 +143,7 @@ def test_two_requeues_race_and_one_wins(database):
         assert places(row.pk) == ["Job"]
 
 
-def test_a_dead_job_whose_id_lives_again_is_left_alone(database):
+def test_a_dead_job_whose_id_is_live_again_is_not_requeued(database):
     row = DeadJobFactory()
     JobFactory(id=row.pk)
     with pytest.raises(djqueue.NotDead):
@@ -154,13 +170,13 @@ def test_reschedule_changes_time_and_priority(database):
     assert claim_one().id == handle.id
 
 
-def test_reschedule_puts_a_pending_job_off(database):
+def test_reschedule_postpones_a_pending_job(database):
     handle = add.enqueue(1)
     assert djqueue.reschedule(handle.id, run_at=datetime(2100, 1, 1, tzinfo=UTC))
     assert djqueue.Queue("default").claim() == []
 
 
-def test_reschedule_leaves_what_does_not_wait_alone(database):
+def test_reschedule_does_not_change_jobs_that_are_not_waiting(database):
     claimed = JobFactory(claimed=True)
     for job_id in (claimed.pk, DoneJobFactory().pk, DeadJobFactory().pk, uuid4()):
         assert djqueue.reschedule(job_id, priority=1) is False
@@ -170,15 +186,15 @@ def test_reschedule_leaves_what_does_not_wait_alone(database):
 def test_reschedule_refuses_bad_input(database):
     handle = add.enqueue(1)
     for options, message in [
-        ({}, "give run_at, priority or both"),
-        ({"run_at": datetime(2026, 1, 1)}, "run_at must be aware"),
+        ({}, r"reschedule\(\) requires run_at, priority or both"),
+        ({"run_at": datetime(2026, 1, 1)}, "run_at must be an aware datetime"),
         ({"priority": "high"}, "priority must be a whole number"),
     ]:
         with pytest.raises(djqueue.InvalidOption, match=message):
             djqueue.reschedule(handle.id, **options)
 
 
-def test_handles_and_records_are_as_good_as_ids(database):
+def test_handles_and_records_are_accepted_as_ids(database):
     handle = add.enqueue(1)
     assert djqueue.get_job(handle) == djqueue.get_job(handle.job()) == handle.job()
     job = claim_one()
@@ -188,14 +204,14 @@ def test_handles_and_records_are_as_good_as_ids(database):
     assert djqueue.wait(handle, 0).completed
 
 
-def test_a_malformed_id_is_nobodys(database):
+def test_a_malformed_id_matches_no_job(database):
     with pytest.raises(djqueue.NotDead):
         djqueue.requeue("123")
     assert djqueue.reschedule("123", priority=1) is False
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [("abc", None), (None, "abc"), (5, None), (None, [1])])
-def test_arguments_of_the_wrong_shape_are_refused(database, args, kwargs):
+def test_arguments_of_the_wrong_type_are_refused(database, args, kwargs):
     row = DeadJobFactory()
     with pytest.raises(djqueue.InvalidOption, match="must be a"):
         djqueue.requeue(row.pk, args=args, kwargs=kwargs)

@@ -4,12 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
 import djqueue
+from djqueue.conf import config
 from djqueue.lifecycle import settle
 from djqueue.models import DeadJob, DoneJob, Job, Throughput
-from djqueue.sql.base import MAX_ERRORS
+from djqueue.sql.columns import MAX_ERRORS
 from djqueue.states import Outcome
 from tests.app.tasks import add, eager_retry, fragile, steady
 from tests.factories import DeadJobFactory, DoneJobFactory
@@ -40,11 +41,14 @@ def test_results_come_back(database, result):
     assert djqueue.get_job(job.id).result == result
 
 
-def test_a_result_that_cannot_be_stored_is_refused_and_the_job_stays_ours(configure):
+def test_a_result_that_cannot_be_stored_is_refused_and_the_lease_is_kept(configure):
     configure(MAX_PAYLOAD_SIZE=1000)
     add.enqueue(1)
     job = claim_one()
-    for result, message in [(object(), "result is of type object"), ("x" * 2000, "result takes 2002 bytes")]:
+    for result, message in [
+        (object(), "result is of type object"),
+        ("x" * 2000, "result too large: 2002 of 2002 bytes"),
+    ]:
         with pytest.raises(djqueue.InvalidPayload, match=message):
             job.ack(result)
     job.ack("fine")
@@ -206,7 +210,7 @@ def test_a_stale_holder_changes_nothing(database, lost):
 
 
 def test_settlements_race_and_one_wins(database):
-    """Invariant: of many holders of one token, exactly one settles; the others are told."""
+    """Invariant: of many holders of one token, exactly one settles; the others get LeaseLost."""
     for _ in range(10):
         handle = add.enqueue(1)
         job = claim_one()
@@ -253,7 +257,7 @@ def test_many_are_settled_at_once_each_by_its_verdict(database):
 
 
 def test_a_batch_refused_for_its_data_loses_only_the_bad_one(database):
-    """A text that slipped past our checks must not take its neighbours' outcomes along."""
+    """A text that passed the checks but is refused by the database must not affect the outcomes of other jobs."""
     handles = [add.enqueue(n) for n in range(7)]
     items = [settle.ack(job, "fine") for job in djqueue.Queue("default").claim(7)]
     items[3] = replace(items[3], result='"\ud800"')
@@ -266,7 +270,7 @@ def test_settling_nothing_sends_nothing(database):
     assert settle.settle_many([]) == []
 
 
-def test_a_job_that_lived_before_replaces_its_history(database):
+def test_a_job_that_ends_again_replaces_its_row_in_the_history(database):
     """A requeued job ends a second time under its id; what is kept is the newer end."""
     handle = add.enqueue(1)
     DoneJobFactory(id=handle.id, args=["old"])
@@ -337,6 +341,54 @@ def test_the_error_history_of_a_job_is_bounded(database):
     assert [error["message"] for error in handle.job().errors] == ["kept", "new"]
 
 
+@pytest.mark.parametrize("act", ["nack", "dead_letter"])
+@pytest.mark.databases("sqlite", "mysql")
+def test_the_error_history_never_exceeds_its_bound(database, act):
+    """Oldest entries are dropped whole, as many as the newest one needs."""
+    handle = add.using(max_attempts=1000, retry=djqueue.Fixed(0)).enqueue(1)
+    lines = [{"message": f"{n} ü " + "y" * 1000} for n in range(5000)]
+    rows(Job).filter(pk=handle.id).update(errors=lines)
+    getattr(claim_one(), act)("new")
+    model = Job if act == "nack" else DeadJob
+    kept = rows(model).get(pk=handle.id).errors
+    size = len(Job._meta.get_field("errors").get_prep_value(kept))
+    assert MAX_ERRORS - 1100 < size <= MAX_ERRORS
+    assert kept[-1]["message"] == "new"
+    assert kept[:-1] == lines[-len(kept) + 1 :]
+
+
+def length_of_errors(table: str) -> int:
+    with connections[config().database].cursor() as cursor:
+        length = "CHAR_LENGTH" if connections[config().database].vendor == "mysql" else "LENGTH"
+        cursor.execute(f"SELECT {length}(errors) FROM {table}")
+        [[found]] = cursor.fetchall()
+        return found
+
+
+@pytest.mark.parametrize("end", ["nack", "dead_letter", "reap"])
+@pytest.mark.parametrize("message", ["x" * 60_000, '\x01\n"' * 20_000], ids=["plain", "escaped"])
+def test_the_error_history_never_passes_its_bound(database, message, end):
+    """However many failures there are, however long their texts, and whatever an older release has left."""
+    handle = add.using(max_attempts=1000, retry=djqueue.Fixed(0)).enqueue(1)
+    for left_behind in (None, [{"message": "y" * 2 * MAX_ERRORS}], [{"message": "y" * MAX_ERRORS}] * 3):
+        if left_behind is not None:
+            rows(Job).filter(pk=handle.id).update(errors=left_behind)
+        for number in range(30 if left_behind is None else 2):
+            claim_one().nack(RuntimeError(f"{number} {message}"))
+            assert length_of_errors("djqueue_job") <= MAX_ERRORS
+        assert handle.job().errors[-1]["message"].startswith(f"{number} ")
+    rows(Job).filter(pk=handle.id).update(errors=[{"message": "y" * MAX_ERRORS}] * 2, max_attempts=1)
+    job = claim_one(lease=0)
+    {
+        "nack": lambda: job.nack(RuntimeError(message)),
+        "dead_letter": lambda: job.dead_letter(RuntimeError(message)),
+        "reap": djqueue.maintenance.reap,
+    }[end]()
+    assert handle.status() == "dead"
+    assert length_of_errors("djqueue_deadjob") <= MAX_ERRORS
+    assert handle.job().errors[-1]["attempt"] == job.attempt
+
+
 class Escaping(Exception):
     def __str__(self) -> str:
         raise SystemExit
@@ -346,7 +398,7 @@ Unspeakable = type("Unspeakable", (Exception,), {"__module__": "bad\ud800name" +
 
 
 @pytest.mark.parametrize("error", [None, ValueError, 5, object(), Escaping(), Unspeakable("x"), ""])
-def test_whatever_is_given_as_an_error_ends_the_attempt(database, error):
+def test_any_value_given_as_an_error_ends_the_attempt(database, error):
     for act in ("nack", "dead_letter"):
         handle = add.enqueue(1)
         getattr(claim_one(), act)(error)
@@ -364,7 +416,7 @@ def test_many_settlements_take_few_statements(database, verdict):
     assert len(sent) <= (1 if database.startswith("postgresql") else 4)
 
 
-def test_a_release_does_not_forget_since_when_the_task_is_unknown(database):
+def test_a_release_keeps_unknown_since(database):
     djqueue.enqueue("nobody.knows")
     job = claim_one()
     settle.settle_one(job, settle.snooze(job, 0, unknown=True))
@@ -377,8 +429,8 @@ def test_a_release_does_not_forget_since_when_the_task_is_unknown(database):
     assert live(job.id).unknown_since == since
 
 
-def test_every_row_can_be_asked_for_every_field_of_a_record(database):
-    from djqueue.records import JobRecord
+def test_every_model_has_every_field_of_a_record(database):
+    from djqueue.core.records import JobRecord
     from tests.factories import JobFactory
 
     for row in (JobFactory(), DoneJobFactory(), DeadJobFactory()):

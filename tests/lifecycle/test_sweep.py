@@ -34,7 +34,7 @@ def test_sweeps_follow_the_settings(configure):
     assert sorted(rows(DoneJob).values_list("queue", flat=True)) == ["default", "long", "long"]
 
 
-def test_nothing_is_swept_for_ever(configure):
+def test_nothing_is_swept_if_retention_is_unlimited(configure):
     configure(KEEP_DONE=None, KEEP_DEAD=None)
     DoneJobFactory(completed_at=ago(1e9))
     DeadJobFactory(failed_at=ago(1e9))
@@ -74,7 +74,7 @@ def test_sweeps_work_in_small_batches(database, monkeypatch):
 
 
 @pytest.mark.databases(*WITH_ROW_LOCKS)
-def test_a_sweep_goes_around_locked_rows(database):
+def test_a_sweep_skips_locked_rows(database):
     locked = DeadJobFactory(failed_at=ago(100))
     DeadJobFactory(failed_at=ago(99))
     with transaction.atomic(using=database):

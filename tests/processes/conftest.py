@@ -15,6 +15,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.processes)
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_a_deploy_gives_back_what_was_prefetched_within_a_second(database, site)
     running = tasks.sleep.using(queue="work", priority=1).enqueue(3)
     held = tasks.double.using(queue="work").enqueue_many([call(n) for n in range(20)])
     djqueue.Queue("work").resume()
-    eventually(lambda: rows(Job).filter(status="claimed").count() == 21 and live(running.id).started, 30)
+    eventually(lambda: worker.started([running]) and rows(Job).filter(status="claimed").count() == 21, 30)
     worker.process.terminate()
     eventually(lambda: rows(Job).filter(status="pending", attempts=0).count() == 20, 1)
     assert worker.process.wait(60) == 0
@@ -92,8 +92,8 @@ def count_done() -> int:
 
 
 @pytest.mark.skipif(not postgres.is_ours(), reason="restarts the server: unset DATABASE_URL")
-def test_after_an_outage_the_living_renew_before_anybody_reaps(database, site):
-    """The outage is longer than the lease; nobody's job is taken."""
+def test_after_an_outage_living_workers_renew_before_any_reaps(database, site):
+    """The outage is longer than the lease; no job is taken."""
     handle = tasks.sleep.using(lease=2).enqueue(10)
     for _ in range(2):
         site.start(LEASE=4, REAPER_INTERVAL=0.2)
@@ -133,7 +133,7 @@ def test_fifty_coroutines_that_use_the_orm_overlap(database, site):
     assert kv.get("overlap") == 0
 
 
-def test_a_slow_receiver_does_not_hold_up_the_settling_of_others(database, site):
+def test_a_slow_receiver_does_not_delay_the_settling_of_others(database, site):
     """The receivers of twenty jobs need five seconds of four threads; their outcomes are written long before."""
     worker = site.start_ready("--threads", "4", env={"DJQUEUE_TEST_SLOW": "1"})
     handles = tasks.adouble.enqueue_many([call(n) for n in range(20)])
@@ -188,16 +188,16 @@ def test_a_process_is_replaced_when_it_has_grown(database, site):
     [before] = worker.workers()
     long = tasks.sleep.enqueue(4)
     assert tasks.hold_memory.enqueue(300).wait(30).record.result == before
-    worker.says("it has passed --max-memory")
+    worker.wait_for_log("--max-memory exceeded")
     assert eventually(lambda: tasks.process_id.enqueue().wait(30).record.result != before, 30)
     assert long.wait(30).record.attempts == 1  # it had the time that it needed
     eventually(lambda: before not in worker.members())
 
 
 def test_a_project_that_hangs_in_its_import_is_started_over(database, site, tmp_path):
-    env = {"DJQUEUE_TEST_HANG": str(tmp_path / "hung"), "DJQUEUE_TEST_READY_WITHIN": "5"}
+    env = {"DJQUEUE_TEST_HANG": str(tmp_path / "hung"), "DJQUEUE_TEST_IMPORT_WITHIN": "5"}
     worker = site.start(env=env)
-    worker.says("starting over", 60)
+    worker.wait_for_log("not imported in time, restarting", 60)
     assert tasks.double.enqueue(4).wait(60).record.result == 8
 
 
@@ -220,7 +220,7 @@ def test_a_worker_waits_for_its_tables(database, site, tmp_path):
         cursor.execute("ALTER TABLE djqueue_job RENAME TO djqueue_job_later")
         worker = site.start()
         try:
-            worker.says("waiting for manage.py migrate", 30)
+            worker.wait_for_log("waiting for manage.py migrate", 30)
         finally:
             cursor.execute("ALTER TABLE djqueue_job_later RENAME TO djqueue_job")
     assert tasks.double.enqueue(4).wait(60).record.result == 8

@@ -26,7 +26,7 @@ from tests.tools import database_now, rows
 pytestmark = pytest.mark.processes
 
 SECOND = timedelta(seconds=1)
-# An hour is added to what every call of the C library tells of the wall clock.
+# Adds an hour to the wall clock in every call of the C library.
 WRONG_CLOCK = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -67,7 +67,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def running(processes: list[subprocess.Popen[str]]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Schedulers that have begun; whatever is in the list is killed in the end."""
+    """Schedulers that have started; all of the list are killed in the end."""
     try:
         for process in processes:
             assert process.stdout is not None

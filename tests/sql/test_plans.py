@@ -1,4 +1,4 @@
-"""A claim and a settlement touch what they take, whatever else is in the table."""
+"""A claim and a settlement read only the rows that they change, whatever else is in the table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 from django.db import connections, transaction
 
 import djqueue
+from djqueue.core.uuid7 import uuid7
 from djqueue.lifecycle import claim as claiming
 from djqueue.lifecycle import settle
+from djqueue.lifecycle.outcome import decide
 from djqueue.models import DoneJob, Job, QueueState
 from djqueue.sql import statements
-from djqueue.sql.pg import claim, pieces
-from djqueue.sql.pg import settle as pg_settle
-from djqueue.uuid7 import uuid7
+from djqueue.sql.postgresql import arrays, claim
+from djqueue.sql.postgresql import settle as pg_settle
 from tests.app.tasks import add
 from tests.factories import JobFactory, ago
 from tests.fill import fill
@@ -49,14 +50,15 @@ def explain(sql: str, params: list[object]) -> tuple[int, str]:
 
 def explain_claim(queues: list[str]) -> tuple[int, str]:
     limit = max(10 // len(queues), 1)
-    params = [queues, [limit] * len(queues), [30.0] * len(queues), 10, uuid4(), "w", "w", True, None, [], []]
+    marks = [[None] * len(queues)] * 3
+    params = [queues, [limit] * len(queues), [30.0] * len(queues), *marks, 10, uuid4(), 1, None, [], [], "w"]
     return explain(claim.CLAIM, params)
 
 
 def explain_settle() -> tuple[int, str]:
-    items = [settle.ack(job) for job in djqueue.Queue("default").claim(10)]
-    varying, params = pieces.columns_of(items, pg_settle.SETTLE_COLUMNS)
-    return explain(pg_settle.settle_sql(reaping=False, notify=True, varying=varying), params)
+    items = [decide(settle.ack(job)) for job in djqueue.Queue("default").claim(10)]
+    varying, params = arrays.columns_of(items, pg_settle.SETTLE_COLUMNS)
+    return explain(pg_settle.settle_sql(reaping=False, wait=False, notify=True, varying=varying), params)
 
 
 @pytest.mark.databases("postgresql")
@@ -237,3 +239,81 @@ def test_finding_the_queues_hops_along_the_index(database):
     pages, _ = explain(sent[0], [])
     assert pages < 60
     assert not rows(QueueState).exists()
+
+
+def test_all_of_many_queues_are_found_except_the_paused(database):
+    many = [JobFactory.build(id=uuid7(), queue=f"q{n:04}") for n in range(1200)]
+    rows(Job).bulk_create(many, batch_size=500)
+    queues = sorted(job.queue for job in many)
+    djqueue.Queue("q0007").pause()
+    with statements_sent() as sent:
+        found = statements().claimable_queues()
+    assert sorted(found) == [queue for queue in queues if queue != "q0007"]
+    assert len(sent) == 1
+    assert sorted(statements().queues_in("djqueue_job", "status = 'pending'")) == queues
+
+
+def explained(database: str, sql: str) -> dict[str, dict[str, str]]:
+    """MariaDB's plan, by table."""
+    with connections[database].cursor() as cursor:
+        cursor.execute(f"EXPLAIN {sql}")
+        columns = [column[0] for column in cursor.description]
+        return {row[columns.index("table")]: dict(zip(columns, row, strict=True)) for row in cursor.fetchall()}
+
+
+@pytest.mark.databases("mysql")
+def test_mariadb_finds_the_queues_with_one_index_read_per_queue(database):
+    for n in range(3):
+        many_rows(f"q{n}", 2000)
+    with connections[database].cursor() as cursor:
+        cursor.execute("ANALYZE TABLE djqueue_job")
+        cursor.fetchall()
+    with statements_sent() as sent:
+        assert statements().claimable_queues() == ["q0", "q1", "q2"]
+    assert "Using index for group-by" in explained(database, sent[0])["djqueue_job"]["Extra"]
+
+
+@pytest.mark.databases("mysql")
+def test_mariadb_moves_rows_by_their_primary_keys(database):
+    many_rows("default", 2000)
+    jobs = djqueue.Queue("default").claim(20)
+    items = [settle.ack(job, {"n": n}) for n, job in enumerate(jobs[:10])]
+    items += [settle.dead_letter(job, "boom") for job in jobs[10:]]
+    with statements_sent() as sent:
+        settle.settle_many(items)
+    moves = [sql for sql in sent if sql.startswith("REPLACE INTO")]
+    assert len(moves) == 2
+    for sql in moves:
+        plan = explained(database, sql)
+        assert (plan["j"]["type"], plan["j"]["key"]) == ("eq_ref", "PRIMARY")
+
+
+@pytest.mark.databases("sqlite")
+def test_sqlite_moves_rows_by_their_primary_keys(database):
+    many_rows("default", 100)
+    items = [settle.ack(job, {"n": n}) for n, job in enumerate(djqueue.Queue("default").claim(20))]
+    with statements_sent() as sent:
+        settle.settle_many(items)
+    [move] = [sql for sql in sent if sql.startswith("REPLACE INTO")]
+    with connections[database].cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {move}")
+        plan = "\n".join(row[3] for row in cursor.fetchall())
+    assert "SEARCH j USING INDEX" in plan, plan
+    assert "(id=?)" in plan, plan
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh statistics", "stale statistics"])
+def test_the_scheduled_jobs_of_one_queue_are_found_among_many(database, fresh):
+    """By the queries of the admin's list and of stats()."""
+    fill("djqueue_job", MANY, status="'scheduled'", queue="'other'", run_at="now() + interval '1 day'")
+    if fresh:
+        with connections[database].cursor() as cursor:
+            cursor.execute("ANALYZE djqueue_job")
+    jobs = [add.using(queue="rare", delay=60).enqueue(n) for n in range(5)]
+    where = "FROM djqueue_job WHERE status = 'scheduled' AND queue = 'rare'"
+    for sql in (f"SELECT id {where} ORDER BY id DESC LIMIT 10001", f"SELECT COUNT(*) {where}"):
+        pages, plan = explain(sql, [])
+        assert "djqueue_job_scheduled" in plan
+        assert pages < 50, plan
+    assert djqueue.stats("rare").scheduled == len(jobs)

@@ -1,4 +1,4 @@
-"""How many statements each act costs, savepoints never."""
+"""How many statements each act costs. Savepoints are never used."""
 
 from __future__ import annotations
 

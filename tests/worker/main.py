@@ -48,10 +48,10 @@ if __name__ == "__main__":
     ]
     settings.DEBUG = "DJQUEUE_TEST_DEBUG" in os.environ
     django.setup()
-    if "DJQUEUE_TEST_READY_WITHIN" in os.environ:
-        from djqueue.worker import supervisor
+    if "DJQUEUE_TEST_IMPORT_WITHIN" in os.environ:
+        from djqueue.worker.supervisor import supervisor
 
-        supervisor.READY_WITHIN = float(os.environ["DJQUEUE_TEST_READY_WITHIN"])
+        supervisor.IMPORT_WITHIN = float(os.environ["DJQUEUE_TEST_IMPORT_WITHIN"])
     if "DJQUEUE_TEST_EVENTS" in os.environ:
         write_events(os.environ["DJQUEUE_TEST_EVENTS"])
     call_command("runworker", *arguments)

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, started by a test and ended with it."""
+"""Workers in processes of their own, started by a test and killed at its end."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.db import connections
 
+from djqueue.jobs import JobHandle
 from djqueue.models import Worker
 from tests.tools import eventually, rows
 
 
 class Running:
-    """A `runworker` of ours: the supervisor, its template and its worker processes are one session."""
+    """A `runworker` of a test: the supervisor, the fork server and the worker processes are one session."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, events: Path) -> None:
         self.process = process
@@ -30,7 +31,7 @@ class Running:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
-    def says(self, text: str, seconds: float = 30) -> None:
+    def wait_for_log(self, text: str, seconds: float = 30) -> None:
         eventually(lambda: text in self.log(), seconds)
 
     def events(self) -> Counter[tuple[str, str, int]]:
@@ -38,9 +39,14 @@ class Running:
         lines = self.events_file.read_text().splitlines() if self.events_file.exists() else []
         return Counter((event, job, int(attempt)) for event, job, attempt, _ in map(str.split, lines))
 
+    def started(self, handles: Iterable[JobHandle]) -> int:
+        """Return how many of these jobs have started their first attempt; rows may show it later."""
+        events = self.events()
+        return sum(events["started", str(handle.id), 1] for handle in handles)
+
     def workers(self) -> list[int]:
-        """The ids of its worker processes that have reported and not ended."""
-        found = rows(Worker).filter(stopped_at=None).values_list("pid", flat=True)
+        """Return the ids of its worker processes that have reported and not exited, except for the quarantine."""
+        found = rows(Worker).filter(stopped_at=None).exclude(name="quarantine").values_list("pid", flat=True)
         return [pid for pid in found if pid in self.members()]
 
     def members(self) -> set[int]:
@@ -55,11 +61,11 @@ class Running:
 
     def signal_all(self, number: int) -> None:
         for pid in self.members():
-            with suppress(ProcessLookupError):  # it has just ended
+            with suppress(ProcessLookupError):  # it has just exited
                 os.kill(pid, number)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
-        """Send a signal and wait for the end; gives the exit code."""
+        """Send a signal and wait for the exit; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
 
@@ -72,8 +78,10 @@ class Site:
         self.folder = folder
         self.running: list[Running] = []
 
-    def start(self, *arguments: str, env: dict[str, str] | None = None, **options: object) -> Running:
-        """Start a worker; DJQUEUE options by name."""
+    def start(
+        self, *arguments: str, env: dict[str, str] | None = None, stdout: int | None = None, **options: object
+    ) -> Running:
+        """Start a worker; DJQUEUE options by name. Its output goes to its log, or to the file descriptor `stdout`."""
         number = len(self.running)
         log, events = self.folder / f"log-{number}", self.folder / f"events-{number}"
         environment = os.environ | {
@@ -86,8 +94,8 @@ class Site:
             process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-m", "tests.worker.main", self.database, name, *arguments],
                 env=environment | (env or {}),
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=output if stdout is None else stdout,
+                stderr=output,
                 start_new_session=True,
             )
         running = Running(process, log, events)

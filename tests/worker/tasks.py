@@ -1,4 +1,4 @@
-"""Tasks for workers under test; what they did is told by their jobs and by kv."""
+"""Tasks for workers under test; their results and kv show what they did."""
 
 from __future__ import annotations
 
@@ -93,6 +93,31 @@ def work_in_steps(steps: int, pause: float) -> str:
     return "ran to its end"
 
 
+@djqueue.task(retry=djqueue.Fixed(0))
+def work_until_lost() -> str:
+    """The first attempt ends when it is notified that its lease is lost."""
+    job = djqueue.current_job()
+    if job.attempt > 1:
+        return "second attempt"
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            job.raise_if_cancelled()
+        except djqueue.LeaseLost:
+            kv.set("notified", True)
+            raise
+        time.sleep(0.01)
+    return "never notified"
+
+
+@djqueue.task(retry=djqueue.Fixed(0))
+def sleep_at_first(seconds: float) -> int:
+    """A long first attempt, and a short second one."""
+    if djqueue.current_job().attempt == 1:
+        time.sleep(seconds)
+    return djqueue.current_job().attempt
+
+
 @djqueue.task
 async def asleep(seconds: float) -> str:
     kv_set = sync_to_async(kv.set)
@@ -117,6 +142,20 @@ def sleep(seconds: float) -> float:
 def leave_a_transaction_open() -> None:
     transaction.atomic(using=config().database).__enter__()
     kv.set("left", "open")
+
+
+@djqueue.task
+def leave_autocommit_off() -> None:
+    connections[config().database].set_autocommit(False)
+    kv.set("left", "open")
+
+
+@djqueue.task
+def see_transaction() -> list[object]:
+    """Where it runs, and whether a transaction was open before it did anything."""
+    connection = connections[config().database]
+    connection.ensure_connection()
+    return [threading.get_ident(), connection.in_atomic_block, connection.get_autocommit()]
 
 
 @djqueue.task
@@ -206,7 +245,7 @@ def add(key: str, number: int) -> int:
 
 @djqueue.task
 def progress_in_a_transaction(seconds: float) -> str:
-    """Hold the row of this very job, and tell of progress all the while."""
+    """Lock the row of this very job, and report progress all the while."""
     job = djqueue.current_job()
     with transaction.atomic(using=config().database):
         Job.objects.using(config().database).select_for_update().get(pk=job.id)
@@ -265,11 +304,11 @@ async def exit_in_a_task_of_its_own() -> str:
 
 @djqueue.task
 def fork_and_terminate() -> int | None:
-    """A process of the task's own, which ends when it is told to."""
-    begun, tell = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=lambda: (tell.send(True), time.sleep(30)))
+    """A process forked by the task, which exits on SIGTERM."""
+    started, report = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=lambda: (report.send(True), time.sleep(30)))
     process.start()
-    begun.recv()
+    started.recv()
     process.terminate()
     process.join(10)
     return process.exitcode
@@ -286,3 +325,84 @@ def fail_once(order_id: int) -> str:
     if kv.compare_and_set(f"charged/{order_id}", None, True):
         raise ConnectionError(f"the card company does not answer for order {order_id}")
     return f"paid order {order_id}"
+
+
+@djqueue.task
+def note_run(path: str, seconds: float) -> None:
+    """Write a line for every run, which no fault of the queue can hide."""
+    with open(path, "a") as file:
+        file.write(f"{djqueue.current_job().id}\n")
+    time.sleep(seconds)
+
+
+@djqueue.task(retry=djqueue.Fixed(0.1))
+def end_its_process(how: str) -> None:
+    match how:
+        case "exit 0":
+            os._exit(0)
+        case "kill the fork server":
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(30)
+
+
+@djqueue.task
+def end_a_thread(name: str) -> str:
+    """Raise SystemExit inside a thread of the worker's own, in the first attempt."""
+    if djqueue.current_job().attempt == 1:
+        [thread] = [thread for thread in threading.enumerate() if thread.name == name]
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+        time.sleep(30)
+    return "survived"
+
+
+@djqueue.task
+def sleep_unless_crashed(seconds: float) -> str:
+    """Sleep in the first attempt, and beside nothing else in the second."""
+    time.sleep(seconds)
+    return f"{djqueue.current_job().attempt} {os.getpid()}"
+
+
+@djqueue.task
+async def refuse_to_be_cancelled() -> str:
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        asyncio.current_task().uncancel()
+    return "went on"
+
+
+@djqueue.task
+def wait_for_cancel(timeout: float | None) -> bool:
+    kv.set("waiting", True)
+    return djqueue.current_job().wait_for_cancel(timeout)
+
+
+@djqueue.task
+async def await_for_cancel(timeout: float | None) -> bool:
+    await sync_to_async(kv.set)("waiting", True)
+    return await djqueue.current_job().await_for_cancel(timeout)
+
+
+@djqueue.task
+def report_progress(length: int) -> None:
+    djqueue.current_job().progress(1, 2, "ä" * length)
+
+
+@djqueue.task
+def fork_and_return(how: str) -> int:
+    """Both processes come back to the worker's code."""
+    if os.fork() == 0 and how == "raise":
+        raise ValueError("in the forked process")
+    return os.getpid()
+
+
+@djqueue.task
+async def afork_and_return(how: str) -> int:
+    os.fork()
+    return os.getpid()
+
+
+@djqueue.task
+async def block_the_loop(seconds: float) -> None:
+    await sync_to_async(kv.set)("blocking", True)
+    time.sleep(seconds)

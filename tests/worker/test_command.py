@@ -15,8 +15,8 @@ from djqueue import call
 from djqueue.models import DoneJob, Schedule, Worker
 from tests.tools import eventually, live, rows
 from tests.worker import tasks
+from tests.worker.process.test_worker import PLAIN
 from tests.worker.site import site as make_site
-from tests.worker.test_worker import PLAIN
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def site(database, tmp_path):
 
 @pytest.mark.databases(*PLAIN)
 @pytest.mark.parametrize("processes", [0, 1, 2])
-def test_a_burst_runs_what_is_due_and_ends(database, site, processes):
+def test_a_burst_runs_what_is_due_and_exits(database, site, processes):
     handles = tasks.double.enqueue_many([call(n) for n in range(50)])
     worker = site.start("--burst", "--threads", "2", "--processes", str(processes), "--name", "here")
     assert worker.process.wait(60) == 0
@@ -64,13 +64,13 @@ def test_a_second_signal_stops_at_once(database, site, processes):
     worker = site.start("--processes", str(processes))
     eventually(lambda: live(handle.id).started, 30)
     worker.process.terminate()
-    worker.says("draining")
+    worker.wait_for_log("draining")
     assert worker.stop() == 1
     assert (handle.status(), handle.job().attempts) == ("pending", 0)
 
 
 @pytest.mark.databases(*PLAIN)
-def test_a_killed_process_costs_what_it_ran_an_attempt_and_what_it_held_nothing(database, site):
+def test_a_killed_process_costs_running_jobs_an_attempt_and_held_jobs_nothing(database, site):
     running = tasks.once_then.using(queue="first").enqueue("kill")
     worker = site.start_ready("--threads", "1")
     assert running.wait(30).record.result == "survived"
@@ -86,7 +86,7 @@ def test_a_killed_process_costs_what_it_ran_an_attempt_and_what_it_held_nothing(
 
 
 @pytest.mark.databases(*PLAIN)
-def test_worker_rows_tell_who_works(database, site):
+def test_worker_rows_list_all_processes(database, site):
     worker = site.start_ready("--name", "rows", "--queue", "a", "--threads", "3", processes=2)
     found = list(rows(Worker).all())
     assert {row.pid for row in found} == set(worker.workers())
@@ -100,7 +100,7 @@ def test_worker_rows_tell_who_works(database, site):
 @pytest.mark.databases(*PLAIN)
 @pytest.mark.parametrize("processes", [0, 1])
 def test_schedules_of_code_and_of_the_table_fire(database, site, tmp_path, processes):
-    """Also under a supervisor, which has not imported the tasks; their receivers hear of the jobs all the same."""
+    """Also under a supervisor, which has not imported the tasks; their receivers are called all the same."""
     module = tmp_path / "scheduled" / "tasks.py"
     module.parent.mkdir()
     (module.parent / "__init__.py").touch()
@@ -108,8 +108,8 @@ def test_schedules_of_code_and_of_the_table_fire(database, site, tmp_path, proce
         "import djqueue\n\n@djqueue.task(name='tick', queue='ticks', max_attempts=7)\ndef tick():\n"
         "    job = djqueue.current_job()\n    return [job.schedule, job.slot.isoformat()]\n\n"
         "djqueue.schedule('every-second', task=tick, every=1)\n\n"
-        "def hear(id, **kwargs):\n    djqueue.kv.set(f'heard/{id}', True)\n\n"
-        "djqueue.signals.job_queued.connect(hear)\n"
+        "def receive(id, **kwargs):\n    djqueue.kv.set(f'received/{id}', True)\n\n"
+        "djqueue.signals.job_queued.connect(receive)\n"
     )
     worker = site.start(
         "--processes", str(processes), env={"PYTHONPATH": f"{tmp_path}:.", "DJQUEUE_TEST_APP": "scheduled"}
@@ -122,13 +122,13 @@ def test_schedules_of_code_and_of_the_table_fire(database, site, tmp_path, proce
     done = rows(DoneJob).filter(schedule="every-second")
     assert {(job.queue, job.max_attempts, job.result[0]) for job in done} == {("ticks", 7, "every-second")}
     assert [worker.events()["queued", str(job.id), 0] for job in done] == [1] * len(done)
-    assert all(djqueue.kv.get(f"heard/{job.id}") for job in done), "a receiver that only the tasks module connects"
+    assert all(djqueue.kv.get(f"received/{job.id}") for job in done), "a receiver that only the tasks module connects"
     slots = [job.slot for job in done.order_by("slot")]
     assert {(later - earlier).total_seconds() for earlier, later in pairwise(slots)} <= {1.0}
 
 
 @pytest.mark.databases("postgresql")
-def test_a_process_that_a_task_forks_is_its_own(database, site):
+def test_a_process_forked_by_a_task_obeys_its_signals(database, site):
     worker = site.start_ready()
     before = worker.workers()
     assert tasks.fork_and_terminate.enqueue().wait(30).record.result == -signal.SIGTERM
@@ -137,8 +137,27 @@ def test_a_process_that_a_task_forks_is_its_own(database, site):
     assert worker.workers() == before
 
 
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize("how", ["return", "raise", "coroutine"])
+def test_a_forked_process_that_returns_from_the_task_exits(database, site, processes, how):
+    """Else it would run what its thread holds a second time, over its parent's connection."""
+    task = tasks.afork_and_return if how == "coroutine" else tasks.fork_and_return
+    worker = site.start("--processes", str(processes), "--threads", "1")
+    assert tasks.double.enqueue(1).wait(60).completed
+    before = worker.members()
+    handles = [task.using(max_attempts=1).enqueue(how)]
+    handles += tasks.double.enqueue_many([call(n) for n in range(20)])
+    records = [handle.wait(30).record for handle in handles]
+    assert records[0].result in before
+    assert [record.result for record in records[1:]] == [2 * n for n in range(20)]
+    eventually(lambda: worker.members() == before)
+    assert worker.stop() == 0
+    assert [worker.events()["completed", str(handle.id), 1] for handle in handles] == [1] * 21
+
+
 @pytest.mark.databases("postgresql_pool")
-def test_a_pool_does_not_run_dry(database, site):
+def test_a_connection_pool_does_not_run_out(database, site):
     handles = tasks.leave_a_transaction_open.enqueue_many([call() for _ in range(60)])
     worker = site.start_ready()
     assert {handle.wait(60).record.status for handle in handles} == {"done"}
@@ -152,7 +171,7 @@ def test_a_worker_that_waits_for_its_tables_can_be_stopped(database, site, proce
         cursor.execute("ALTER TABLE djqueue_job RENAME TO djqueue_job_later")
         try:
             worker = site.start("--processes", str(processes))
-            worker.says("waiting for manage.py migrate")
+            worker.wait_for_log("waiting for manage.py migrate")
             assert worker.stop() == 0
         finally:
             cursor.execute("ALTER TABLE djqueue_job_later RENAME TO djqueue_job")
@@ -180,6 +199,10 @@ def test_a_killed_worker_loses_nothing(database, site):
         (["--queue", "a b"], "contains the character"),
         (["--queue", "a=x"], "the concurrency must be a whole number"),
         (["--queue", "a=0"], "the concurrency must be a whole number"),
+        (["--queue", "a=²"], "the concurrency must be a whole number"),
+        (["--queue", f"a={'9' * 5000}"], "the concurrency must be a whole number"),
+        (["--name", "x" * 300], "--name must be at most 255 characters"),
+        (["--name", "a\x00b"], "--name must be at most 255 characters, without NUL"),
         (["--threads", "0"], "--threads must be 1 or more"),
         (["--processes", "-1"], "--processes must be 0 or more"),
         (["--max-jobs", "0"], "--max-jobs must be 1 or more"),

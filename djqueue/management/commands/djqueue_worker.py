@@ -1,5 +1,5 @@
-"""`runworker` under a name that no other app has."""
+"""`runworker` under a name that does not clash with other apps."""
 
-from djqueue.management.commands.runworker import Command
+from .runworker import Command
 
 __all__ = ["Command"]

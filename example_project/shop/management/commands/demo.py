@@ -1,4 +1,4 @@
-"""Takes an order, runs its jobs in a worker and steers them, a line for every event."""
+"""Create an order, run its jobs in a worker, control them, and print a line for every event."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from example_project.shop.tasks import charge, import_feed, send_newsletter, sen
 
 
 class Command(BaseCommand):
-    help = "Enqueue a few jobs, run them in a worker, and show every event of their lives."
+    help = "Enqueue a few jobs, run them in a worker, and print every event."
 
     def handle(self, *args: Any, **options: Any) -> None:
         events.show(self.write)
-        self.say("an order is taken; its jobs commit with it")
-        jobs = self.take_order()
-        self.say("one reminder only, however often it is asked for; and a newsletter to three")
-        self.ask_twice()
+        self.heading("Create an order; its jobs are committed with it")
+        jobs = self.create_order()
+        self.heading("Enqueue a reminder twice with one dedup key, and a newsletter to three customers")
+        self.enqueue_reminder_twice()
         jobs += send_newsletter.enqueue_many([djqueue.call(name) for name in ("ada", "grace", "edsger")])
-        self.say("manage.py runworker")
+        self.heading("Start manage.py runworker")
         with self.worker():
             self.wait_for(jobs)
-            self.say("a person looks at the dead letters and puts one back, with another address")
+            self.heading("Requeue the dead job with another address")
             dead = djqueue.Queue("default").dead_jobs()
             for job in dead:
                 djqueue.requeue(job.id, args=["https://example.com/feed.xml"])
             self.wait_for(dead)
-            self.say("a deploy: TERM, and the worker drains")
-        self.say("in the end")
+            self.heading("Stop the worker with SIGTERM; it drains")
+        self.heading("Result")
         for name in djqueue.queues():
             self.write(f"  {name}: {djqueue.stats(name)}")
         self.write(f"  kv orders/last: {djqueue.kv.get('orders/last')}")
 
-    def take_order(self) -> list[djqueue.JobHandle]:
+    def create_order(self) -> list[djqueue.JobHandle]:
         with transaction.atomic():
             order = Order.objects.create(email="ada@example.com", total="9.90")
             return [
@@ -51,15 +51,15 @@ class Command(BaseCommand):
                 import_feed.enqueue("https://example.com/no-such-feed"),
             ]
 
-    def ask_twice(self) -> None:
+    def enqueue_reminder_twice(self) -> None:
         reminder = send_welcome.using(delay=3600, dedup_key="remind:ada").enqueue("ada@example.com")
         again = send_welcome.using(delay=3600, dedup_key="remind:ada").enqueue("ada@example.com")
-        self.write(f"  asked twice, got {'the same job' if again.id == reminder.id else 'two jobs'}")
-        self.write(f"  and it is cancelled: {reminder.cancel()}")
+        self.write(f"  enqueued twice, result: {'the same job' if again.id == reminder.id else 'two jobs'}")
+        self.write(f"  cancel the reminder: {reminder.cancel()}")
 
     @contextmanager
     def worker(self) -> Iterator[None]:
-        """The real one, in processes of its own; its lines are among ours."""
+        """Run a real worker in its own processes; its output is mixed with that of the demo."""
         worker = subprocess.Popen(
             [sys.executable, "manage.py", "runworker", "--threads", "2"],
             env=os.environ | {"SHOP_SHOWS_EVENTS": "1"},
@@ -69,14 +69,14 @@ class Command(BaseCommand):
         finally:
             worker.terminate()
             code = worker.wait()
-        self.write(f"  the worker ended with code {code}")
+        self.write(f"  the worker exited with code {code}")
 
     def wait_for(self, jobs: list[Any]) -> None:
         for job in jobs:
             if djqueue.wait(job.id, timeout=60).timed_out:
-                raise CommandError(f"job {job.id} did not end within a minute")
+                raise CommandError(f"Job {job.id} did not finish within 60 seconds.")
 
-    def say(self, text: str) -> None:
+    def heading(self, text: str) -> None:
         self.write(self.style.MIGRATE_HEADING(text))
 
     def write(self, text: str) -> None:

@@ -1,0 +1,228 @@
+"""Base of the lists and pages of live, done and dead jobs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.contrib.admin import helpers
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote, unquote
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.html import format_html
+from django.utils.text import Truncator
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from djqueue.conf import config
+from djqueue.core import masking
+from djqueue.models import DeadJob, DoneJob, Job
+
+from . import display, search, timeline
+from .actions import FROM_PAGE, Act, ActingAdmin
+
+TABLES = (Job, DoneJob, DeadJob)
+NOTES = "_djqueue_notes"
+MOST_HISTORY = 100
+
+
+class JobFieldsAdmin(ActingAdmin):
+    """Columns, search, actions and detail page common to live, done and dead jobs."""
+
+    search_fields = ("id",)  # enables the search box; search.py parses the text
+    search_help_text = _(
+        "Search by id, by part of a task name, or by argument as name:value (order_id:42). Arguments are searched in "
+        "the newest 50,000 jobs that match the filters."
+    )
+    json_columns = ("args", "kwargs")
+    unread_columns: ClassVar[tuple[str, ...]] = ("headers", "errors", "progress", "retry")
+    act_fields: ClassVar[tuple[str, ...]] = ("id", "task", "queue")
+    acts: ClassVar[tuple[Act, ...]] = ()
+    on_page: ClassVar[dict[str, Any]] = {}  # by action name: whether a job's page offers it
+
+    # The list
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        notes: list[Any] = []
+        setattr(request, NOTES, notes)
+        return super().changelist_view(request, {"notes": notes, **(extra_context or {})})
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        asked = search.parse(search_term)
+        found, notes = search.run(queryset, asked)
+        notes += [note for job_id in asked.ids if (note := self.elsewhere_note(job_id))]
+        getattr(request, NOTES, [])[:] = notes
+        return found, False
+
+    def elsewhere_note(self, job_id: UUID) -> Any:
+        model = self.elsewhere(job_id)
+        url = model and self.url("change", quote(job_id), model=model)
+        if not model or not url:
+            return ""
+        return format_html(
+            gettext('Job {} is in the list of {}: <a href="{}">show it</a>.'),
+            job_id,
+            model._meta.verbose_name_plural,
+            url,
+        )
+
+    def elsewhere(self, job_id: UUID) -> Any:
+        """Return the model of another table that contains the job, or None."""
+        for model in TABLES:
+            if model is not self.model and model._base_manager.using(config().database).filter(pk=job_id).exists():
+                return model
+        return None
+
+    @admin.display(description=_("task"))
+    def task_column(self, obj: Any) -> str:
+        return str(obj.task)
+
+    @admin.display(description=_("id"))
+    def id_column(self, obj: Any) -> str:
+        return format_html('<code title="{}">{}</code>', obj.pk, str(obj.pk)[-12:])
+
+    @admin.display(description=_("state"))
+    def status_column(self, obj: Any) -> str:
+        return display.status(obj.status)
+
+    @admin.display(description=_("queue"))
+    def queue_column(self, obj: Any) -> str:
+        return str(obj.queue)
+
+    @admin.display(description=_("arguments"))
+    def arguments_column(self, obj: Any) -> str:
+        args, kwargs = masking.masked(obj.task, obj.short_args, obj.short_kwargs)
+        return format_html('<span class="djq-mono">{}</span>', display.short_arguments(args, kwargs))
+
+    @admin.display(description=_("attempt"))
+    def attempts_column(self, obj: Any) -> str:
+        return f"{obj.attempts}/{obj.max_attempts}"
+
+    @admin.display(description=_("wait time"))
+    def wait_column(self, obj: Any) -> str:
+        return display.between(max(obj.run_at, obj.enqueued_at), obj.claimed_at)
+
+    @admin.display(description=_("enqueued"))
+    def enqueued_column(self, obj: Any) -> str:
+        return display.ago(obj.enqueued_at)
+
+    @admin.display(description=_("worker"))
+    def worker_column(self, obj: Any) -> str:
+        return obj.worker_ids[-1] if obj.worker_ids else display.NOTHING
+
+    @admin.display(description=_("error"))
+    def error_column(self, obj: Any) -> str:
+        hidden = masking.hide(obj.last_error, masking.secrets(obj.task, obj.short_args, obj.short_kwargs))
+        return Truncator(hidden.strip().partition("\n")[0]).chars(90)
+
+    # The page of one job
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        job = self.get_object(request, unquote(object_id))
+        if job is None:
+            return self.follow(request, unquote(object_id))
+        request.current_app = self.admin_site.name
+        return TemplateResponse(
+            request, "admin/djqueue/job.html", {**self.page_context(request, job), **(extra_context or {})}
+        )
+
+    def follow(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Redirect to the table that the job is in now: it may have moved since the link was made."""
+        job_id = search.as_uuid(object_id)
+        model = self.elsewhere(job_id) if job_id else None
+        if job_id and model and (url := self.url("change", quote(job_id), model=model)):
+            return HttpResponseRedirect(url)
+        gone = gettext("Job %(id)s does not exist, or is no longer kept.") % {"id": object_id}
+        self.message_user(request, gone, messages.WARNING)
+        return HttpResponseRedirect(self.url("changelist"))
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the log entries of a job from all tables, latest first; a requeue is logged for the dead job."""
+        if not self.is_possible_pk(unquote(object_id)):
+            return self.follow(request, unquote(object_id))
+        types = ContentType.objects.get_for_models(*TABLES).values()
+        entries = LogEntry.objects.filter(object_id=unquote(object_id), content_type__in=types)
+        page = Paginator(entries.select_related("user").order_by("-action_time"), MOST_HISTORY).get_page(1)
+        context = {"action_list": page, "pagination_required": False}
+        return super().history_view(request, object_id, context | (extra_context or {}))
+
+    def page_context(self, request: HttpRequest, job: Any) -> dict[str, Any]:
+        args, kwargs = masking.masked(job.task, job.args, job.kwargs)
+        secrets = masking.secrets(job.task, job.args, job.kwargs)
+        return {
+            **self.admin_site.each_context(request),
+            "title": job.task,
+            "subtitle": None,
+            "original": job,
+            "opts": self.opts,
+            "has_view_permission": True,
+            "media": self.media,
+            "job": job,
+            "status": display.status(job.status),
+            "facts": self.facts(job),
+            "timeline": timeline.timeline(job),
+            "attempts": timeline.attempts(job, secrets),
+            "progress": timeline.progress(masking.hide_in(job.progress, secrets)),
+            "hidden": bool(job.args or job.kwargs) and masking.is_unknown(job.task),
+            "values": self.values(job, args, kwargs, secrets),
+            "last_error": masking.hide(job.last_error, secrets),
+            "acts": self.acts_on_page(request, job),
+            "acts_url": self.url("changelist"),
+            "history_url": self.url("history", quote(job.pk)),
+            "checkbox": helpers.ACTION_CHECKBOX_NAME,
+            "from_page": FROM_PAGE,
+        }
+
+    def values(self, job: Any, args: Any, kwargs: Any, secrets: list[str]) -> list[tuple[Any, str]]:
+        shown = [(_("Arguments"), args), (_("Named arguments"), kwargs), (_("Headers"), job.headers)]
+        if job.result is not None:
+            shown.append((_("Result"), job.result))
+        if job.progress is not None and timeline.progress(job.progress) is None:
+            shown.append((_("Progress"), job.progress))
+        return [
+            (title, display.pretty_json(masking.hide_in(value, secrets)))
+            for title, value in shown
+            if value not in ([], {})
+        ]
+
+    def facts(self, job: Any) -> list[tuple[Any, Any]]:
+        facts: list[tuple[Any, Any]] = [
+            (_("Id"), format_html("<code>{}</code>", job.pk)),
+            (_("Queue"), job.queue),
+            (_("Priority"), job.priority),
+            (_("Attempt"), f"{job.attempts}/{job.max_attempts}"),
+            (_("Workers"), ", ".join(job.worker_ids)),
+            (_("Dedup key"), job.dedup_key),
+            (_("Schedule"), job.schedule),
+            (_("Slot"), job.slot and display.instant(job.slot)),
+            (_("Retry policy"), job.retry and display.short_json(job.retry, 200)),
+            (_("Timeout"), job.timeout and display.duration(job.timeout)),
+            (_("Lease"), job.lease and display.duration(job.lease)),
+            (_("Crashes"), job.crashes),
+            (_("Cancel requested"), _("yes") if job.cancel_requested else ""),
+        ]
+        return [(label, value) for label, value in facts if value not in (None, "", 0)]
+
+    def acts_on_page(self, request: HttpRequest, job: Any) -> list[Act]:
+        allowed = self.get_actions(request)
+        return [act for act in self.acts if act.name in allowed and self.on_page.get(act.name, _always)(job)]
+
+
+def _always(job: Any) -> bool:
+    return True

@@ -1,0 +1,75 @@
+"""The logger of djqueue: a handler that raises is reported on stderr, and does not stop the code that logs."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+# The number of records that may wait to be written; further records are dropped.
+MOST_WAITING = 10_000
+
+
+class SafeLogger(logging.LoggerAdapter[logging.Logger]):
+    """Pass records to `logging.getLogger("djqueue")`, and survive exceptions of its handlers and filters.
+
+    A handler may also block forever, for example if standard output is a pipe that is not read. Where that must
+    not stop a thread, `write_in_background` calls the handlers in a thread of their own.
+    """
+
+    background: queue.SimpleQueue[Callable[[], None]] | None = None
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if self.logger.isEnabledFor(level):
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller's line, not this one
+            try:
+                self.logger._log(level, msg, args, **kwargs)  # not super().log(): a line is logged for every job
+            except Exception:
+                _report_broken_handler()
+
+    def write_in_background(self) -> None:
+        """From now on, call the handlers in a thread of their own."""
+        if self.background is None:
+            self.background = queue.SimpleQueue()
+            threading.Thread(target=self._write, name="djqueue-log", daemon=True).start()
+            self.logger.addFilter(self._put_aside)
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all records are written; return False if the timeout is reached first."""
+        deadline = time.monotonic() + timeout
+        if self.background is not None:
+            written = threading.Event()
+            self.background.put(written.set)
+            return written.wait(max(0.0, deadline - time.monotonic()))
+        return True
+
+    def _put_aside(self, record: logging.LogRecord) -> bool:
+        """A filter that passes every record to the thread, which calls the handlers."""
+        if self.background is not None and self.background.qsize() < MOST_WAITING:
+            self.background.put(lambda: self.logger.callHandlers(record))
+        return False
+
+    def _write(self) -> None:
+        assert self.background is not None
+        while True:
+            write = self.background.get()
+            try:
+                write()
+            except Exception:
+                _report_broken_handler()
+
+
+def _report_broken_handler() -> None:
+    if logging.raiseExceptions and sys.stderr is not None:
+        try:
+            traceback.print_exc(file=sys.stderr)
+        except (OSError, ValueError):
+            pass  # stderr is closed: there is nowhere to report to
+
+
+logger = SafeLogger(logging.getLogger("djqueue"))

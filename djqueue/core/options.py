@@ -1,0 +1,212 @@
+"""The options of tasks and calls. Unset options fall back: call, then task, then queue, then the default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+
+from djqueue import conf
+from djqueue.exceptions import InvalidOption
+from djqueue.states import DedupUntil
+
+from .durations import Duration, seconds
+from .retries import RetryPolicy
+
+MAX_NAME = 255
+MAX_QUEUE = 128
+EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+LAST_YEAR = 8999
+# Control characters break logs and terminals, "=" and "," have a meaning on the command line, surrogates have no UTF-8
+# form.
+_BAD_QUEUE = re.compile("[\x00-\x20\x7f=,\ud800-\udfff]")
+_BAD_NAME = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """The options of `@djqueue.task(...)`."""
+
+    queue: str | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    retry: RetryPolicy | None = None
+    timeout: Duration | None = None
+    lease: Duration | None = None
+    dedup_until: str | None = None
+    cron: str | None = None
+    on_dead: Callable[..., object] | None = None
+    sensitive: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        if self.on_dead is not None and not callable(self.on_dead):
+            raise InvalidOption(f"on_dead must be callable, got {self.on_dead!r:.80}")
+        if not isinstance(self.sensitive, list | tuple) or not all(isinstance(name, str) for name in self.sensitive):
+            raise InvalidOption(
+                f'sensitive must be a list of argument names such as ["password"], got {self.sensitive!r:.80}'
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """The options of one call, set with `.using(...)`."""
+
+    queue: str | None = None
+    priority: int | None = None
+    delay: Duration | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    retry: RetryPolicy | None = None
+    timeout: Duration | None = None
+    lease: Duration | None = None
+    dedup_key: str | None = None
+    dedup_until: str | None = None
+    headers: Mapping[str, Any] | None = None
+    kv: Mapping[str, Any] | None = None
+    id: UUID | str | None = None
+    on_commit: bool | str = False
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        if self.delay is not None:
+            seconds(self.delay, "delay")
+        if self.run_at is not None:
+            object.__setattr__(self, "run_at", normal_run_at(self.run_at))
+            if self.delay is not None:
+                raise InvalidOption("set either delay or run_at, not both")
+        if self.dedup_key is not None:
+            _check_name(self.dedup_key, "dedup_key", MAX_NAME, _BAD_NAME)
+        for name in ("headers", "kv"):
+            if not isinstance(value := getattr(self, name), Mapping | None):
+                raise InvalidOption(f"{name} must be a dictionary, got {type(value).__name__}")
+        if self.id is not None:
+            object.__setattr__(self, "id", job_id(self.id))
+        if not isinstance(self.on_commit, bool) and self.on_commit not in settings.DATABASES:
+            raise InvalidOption(f"on_commit must be True, False or a database alias, got {self.on_commit!r}")
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are set."""
+        return {name: value for name in _names(CallOptions) if (value := getattr(self, name)) is not None}
+
+    def merged(self, changes: Mapping[str, Any]) -> CallOptions:
+        """Return these options with changes; a delay replaces a run_at, and a run_at a delay."""
+        kept = self.given()
+        if "run_at" in changes or "delay" in changes:
+            kept = {name: value for name, value in kept.items() if name not in ("run_at", "delay")}
+        return read_options(CallOptions, kept | dict(changes))
+
+
+O = TypeVar("O", TaskOptions, CallOptions)  # noqa: E741
+
+
+def read_options(kind: type[O], given: Mapping[str, Any]) -> O:
+    """Return options made of keyword arguments. Raise InvalidOption if one is unknown or invalid."""
+    valid = _names(kind)
+    for name in given:
+        if name not in valid:
+            raise InvalidOption(f"Unknown option {name!r}. Valid options: {', '.join(valid)}")
+    return kind(**given)
+
+
+def resolve(name: str, queue: str, task: TaskOptions | None = None, call: Any = None) -> Any:
+    """Return the value of an option: the call's, then the task's, then the queue's, then the default.
+
+    None means unset at each level; so does an option that a level does not have.
+    """
+    if call is not None:
+        return call
+    if task is not None and (value := getattr(task, name)) is not None:
+        return value
+    return conf.config().for_queue(queue, name)
+
+
+def job_id(value: UUID | str) -> UUID:
+    """Return the UUID of a job given by its id, handle or record. Raise InvalidOption if it is malformed."""
+    value = getattr(value, "id", value)
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(value)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidOption(f"id must be a UUID, got {value!r:.80}") from None
+
+
+def check_task_name(name: str) -> None:
+    _check_name(name, "task name", MAX_NAME, _BAD_NAME)
+
+
+def check_schedule_name(name: str) -> None:
+    _check_name(name, "schedule name", MAX_NAME, _BAD_NAME)
+
+
+def check_queue(name: str) -> None:
+    _check_name(name, "queue", MAX_QUEUE, _BAD_QUEUE)
+
+
+def normal_run_at(value: datetime, name: str = "run_at") -> datetime:
+    """Return a time in UTC that every database can store. Raise InvalidOption if it is naive or too far ahead."""
+    if not isinstance(value, datetime):
+        raise InvalidOption(f"{name} must be a datetime, got {value!r:.80}")
+    if value.utcoffset() is None:
+        raise InvalidOption(f"{name} must be an aware datetime, got the naive {value}; set its tzinfo")
+    if value.year < EARLIEST.year:
+        return EARLIEST
+    if value.year > LAST_YEAR:
+        raise InvalidOption(f"{name} must be before the year {LAST_YEAR + 1}, got {value}")
+    return value.astimezone(UTC)
+
+
+def _names(kind: type[TaskOptions] | type[CallOptions]) -> list[str]:
+    return [option.name for option in fields(kind)]
+
+
+def _check_common(options: TaskOptions | CallOptions) -> None:
+    """Check the options that tasks and calls share."""
+    if options.queue is not None:
+        check_queue(options.queue)
+    if options.priority is not None:
+        conf.priority(options.priority, "priority")
+    if options.max_attempts is not None:
+        conf.whole(options.max_attempts, "max_attempts")
+    if not isinstance(options.retry, RetryPolicy | None):
+        raise InvalidOption(
+            f"retry must be a policy such as djqueue.Exponential(base=1, max=300), got {options.retry!r:.80}"
+        )
+    if options.timeout is not None:
+        conf.positive(options.timeout, "timeout")
+    if options.lease is not None:
+        seconds(options.lease, "lease")
+    if options.dedup_until is not None and options.dedup_until not in list(DedupUntil):
+        raise InvalidOption(f'dedup_until must be "claimed" or "done", got {options.dedup_until!r:.80}')
+
+
+def _check_name(value: str, what: str, longest: int, bad: re.Pattern[str]) -> None:
+    if not isinstance(value, str) or not value:
+        raise InvalidOption(f"{what} must be a non-empty string, got {value!r:.80}")
+    if len(value) > longest:
+        raise InvalidOption(f"{what} must be at most {longest} characters long, got {len(value)} ({value[:40]!r}…)")
+    if found := bad.search(value):
+        raise InvalidOption(f"{what} {value[:80]!r} contains the character {found[0]!r}, which is not allowed")
+
+
+NO_CALL_OPTIONS = CallOptions()
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of a job for `enqueue_many`; `task` is None if `Task.enqueue_many` supplies it."""
+
+    args: Sequence[Any] = field(repr=False)
+    kwargs: Mapping[str, Any] = field(repr=False)
+    task: str | None = None
+    options: CallOptions = NO_CALL_OPTIONS
+
+    def using(self, **options: Any) -> Call:
+        """Return this call with options of its own."""
+        return replace(self, options=self.options.merged(options))

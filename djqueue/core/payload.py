@@ -1,0 +1,197 @@
+"""Encode and decode the JSON that rows store, within limits that hold on every database."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from djqueue.conf import MAX_KV_VALUE_SIZE, config
+from djqueue.exceptions import InvalidOption, InvalidPayload, KvValueTooLarge, PayloadTooLarge
+
+from . import registry
+from .options import MAX_NAME
+
+MAX_DEPTH = 100
+# Python converts this many digits whatever sys.set_int_max_str_digits() is set to.
+MAX_INT_DIGITS = 640
+_MAX_INT = 10**MAX_INT_DIGITS
+
+# PostgreSQL refuses NUL; all three databases refuse a lone surrogate, which has no UTF-8 form.
+_BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def encode(value: Any, path: str) -> str:
+    """Return a value as JSON text. Raise InvalidPayload, with the path of the bad part, if it cannot be stored."""
+    _check(value, path)
+    return _encode(value)
+
+
+def decode(text: str) -> Any:
+    return json.loads(text)
+
+
+def canonical(value: Any, path: str) -> str:
+    """Return a value as JSON text such that equal values have equal texts, so that SQL can compare them."""
+    _check(value, path)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
+def encode_result(value: Any, limit: int) -> str | None:
+    """Return the JSON text of what a task returned; None stays None."""
+    if value is None:
+        return None
+    text = encode(value, "result")
+    check_size({"result": text}, limit)
+    return text
+
+
+def encode_arguments(
+    task: str, args: Sequence[Any], kwargs: Mapping[str, Any], headers: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the JSON texts of args, kwargs and headers. Raise InvalidPayload, naming the bad argument."""
+    try:
+        encoded = {
+            "args": encode(list(args), "args"),
+            "kwargs": encode(dict(kwargs), "kwargs"),
+            "headers": encode(dict(headers), "headers"),
+        }
+        check_size(encoded, config().max_payload_size)
+    except InvalidPayload:
+        # Encode the arguments one by one, for an error that names the parameter of the function.
+        labelled = dict(_label_arguments(task, args, kwargs, headers))
+        texts = {label: encode(value, label) for label, value in labelled.items()}
+        check_size(texts, config().max_payload_size)
+        raise
+    return encoded
+
+
+def encode_kv(key: str, value: Any) -> str:
+    """Return the canonical JSON text of a KV value. Raise if the key or the value cannot be stored."""
+    check_kv_key(key)
+    text = canonical(value, f"kv[{key!r}]")
+    size = len(text.encode())
+    if size > MAX_KV_VALUE_SIZE:
+        raise KvValueTooLarge(size, MAX_KV_VALUE_SIZE)
+    return text
+
+
+def check_kv_key(key: str) -> None:
+    """Raise InvalidOption or InvalidPayload if a KV key cannot be stored."""
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_NAME:
+        raise InvalidOption(f"KV key must be a string of 1 to {MAX_NAME} characters, got {key!r:.80}")
+    encode(key, "KV key")
+
+
+def check_size(parts: Mapping[str, str], limit: int) -> None:
+    """Raise PayloadTooLarge, naming the largest part, if all parts together exceed the limit."""
+    # A character takes at most four bytes in UTF-8, so short texts need not be encoded to be measured.
+    if 4 * sum(map(len, parts.values())) <= limit:
+        return
+    sizes = {name: len(text.encode()) for name, text in parts.items()}
+    total = sum(sizes.values())
+    if total > limit:
+        name = max(sizes, key=sizes.__getitem__)
+        raise PayloadTooLarge(
+            f"{name} too large: {sizes[name]} of {total} bytes encoded (MAX_PAYLOAD_SIZE is {limit}). "
+            "Store large data elsewhere and pass a reference."
+        )
+
+
+def storable(text: str) -> bool:
+    """Return whether every database can store the text."""
+    return _BAD_TEXT.search(text) is None
+
+
+def safe_text(text: str, limit: int) -> str:
+    """Return a text that every database can store, without its middle if it is longer than the limit."""
+    text = _BAD_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters cut …\n{text[-half:]}"
+
+
+class _Unstorable(Exception):
+    """The problem of a value and the path to it, collected from the inside out."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        self.path: list[str] = []
+
+
+def _check(value: Any, path: str) -> None:
+    """Raise InvalidPayload for a value that would not be read back as it was written."""
+    try:
+        _walk(value, 0)
+    except _Unstorable as bad:
+        raise InvalidPayload(path + "".join(reversed(bad.path)) + bad.problem) from None
+
+
+def _walk(value: Any, depth: int) -> None:
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        _walk_text(value)
+    elif isinstance(value, int):
+        if not -_MAX_INT < value < _MAX_INT:
+            raise _Unstorable(f" is an integer with more than {MAX_INT_DIGITS} digits")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _Unstorable(f" is {value!r}, which JSON cannot represent")
+    elif not isinstance(value, list | tuple | dict):
+        raise _Unstorable(f" is of type {type(value).__name__}, which JSON cannot represent")
+    elif depth >= MAX_DEPTH:
+        raise _Unstorable(f" is nested deeper than {MAX_DEPTH} levels")
+    elif isinstance(value, dict):
+        _walk_object(value, depth)
+    else:
+        _walk_array(value, depth)
+
+
+def _walk_array(items: list[Any] | tuple[Any, ...], depth: int) -> None:
+    index = 0
+    try:
+        for index, item in enumerate(items):  # noqa: B007 - read if an item is refused
+            _walk(item, depth + 1)
+    except _Unstorable as bad:
+        bad.path.append(f"[{index}]")
+        raise
+
+
+def _walk_object(items: dict[Any, Any], depth: int) -> None:
+    key = ""
+    try:
+        for key, item in items.items():
+            if not isinstance(key, str):
+                raise _Unstorable(" is not a string; keys of JSON objects must be strings")
+            _walk_text(key)
+            _walk(item, depth + 1)
+    except _Unstorable as bad:
+        bad.path.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r:.80}]")
+        raise
+
+
+def _walk_text(text: str) -> None:
+    found = _BAD_TEXT.search(text)
+    if found is not None:
+        name = "a NUL character" if found[0] == "\x00" else "a lone surrogate"
+        raise _Unstorable(f" contains {name} at position {found.start()}, which databases cannot store")
+
+
+def _label_arguments(
+    task: str, args: Sequence[Any], kwargs: Mapping[str, Any], headers: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    registered = registry.find(task)
+    names = list(inspect.signature(registered.func).parameters) if registered else []
+    for index, value in enumerate(args):
+        name = f" ({names[index]})" if index < len(names) else ""
+        yield f"{task}: args[{index}]{name}", value
+    for key, value in kwargs.items():
+        yield f"{task}: kwargs[{key!r}]", value
+    yield f"{task}: headers", dict(headers)

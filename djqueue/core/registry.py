@@ -1,0 +1,128 @@
+"""The tasks of this process, by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from django.apps import apps
+from django.utils.module_loading import autodiscover_modules
+
+from djqueue.exceptions import DuplicateTask
+
+from . import retries
+from .durations import seconds
+from .options import TaskOptions
+
+
+class RegisteredTask(Protocol):
+    """What the layers below the API need of a task."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def func(self) -> Callable[..., Any]: ...
+    @property
+    def options(self) -> TaskOptions: ...
+
+
+_tasks: dict[str, RegisteredTask] = {}
+_adopted: dict[str, TaskOptions] = {}
+_discovered = False
+_discovering = False
+_lock = threading.RLock()
+
+
+def register(task: RegisteredTask) -> None:
+    """Add a task. Raise DuplicateTask if another function is registered under its name."""
+    known = _tasks.get(task.name)
+    if known is not None and not _same_function(known.func, task.func):
+        raise DuplicateTask(
+            f"Task name {task.name!r} is already registered for {_where(known.func)}. "
+            f"Set another name for {_where(task.func)} with @djqueue.task(name=...)."
+        )
+    _tasks[task.name] = task
+
+
+def find(name: str) -> RegisteredTask | None:
+    """Return the task with this name, or None; import the `tasks` modules of installed apps if it is not found."""
+    if name not in _tasks and apps.ready:
+        discover()
+    return _tasks.get(name)
+
+
+def options(name: str) -> TaskOptions:
+    """Return the options of a task; none are set if it is not registered here."""
+    task = find(name)
+    return _adopted.get(name, _NO_OPTIONS) if task is None else task.options
+
+
+def describe() -> dict[str, dict[str, Any]]:
+    """Return, as plain data, what another process needs to enqueue and retry the tasks of this one."""
+    return {
+        task.name: {name: getattr(task.options, name) for name in ("queue", "priority", "max_attempts")}
+        | {"retry": task.options.retry and retries.dump(task.options.retry)}
+        for task in all_tasks()
+    }
+
+
+def adopt(described: Mapping[str, Mapping[str, Any]]) -> None:
+    """Use the options of tasks described by another process, and never import them here."""
+    global _discovered
+    _discovered = True
+    for name, options in described.items():
+        retry = options["retry"] and retries.load(options["retry"])
+        _adopted[name] = TaskOptions(**{**options, "retry": retry})
+
+
+def task_leases() -> dict[str, float]:
+    """Return the leases of the tasks that set one, in seconds."""
+    if apps.ready:
+        discover()
+    return {
+        task.name: seconds(task.options.lease, "lease")
+        for task in list(_tasks.values())
+        if task.options.lease is not None
+    }
+
+
+def all_tasks() -> Iterator[RegisteredTask]:
+    """Return the tasks of all installed apps."""
+    discover()
+    return iter(list(_tasks.values()))
+
+
+def discover() -> None:
+    """Import the `tasks` modules of installed apps, once."""
+    global _discovered, _discovering
+    if _discovered:
+        return
+    with _lock:  # other threads wait until the import is finished; the import may call this again
+        if _discovered or _discovering:
+            return
+        _discovering = True
+        try:
+            autodiscover_modules("tasks")
+            _discovered = True
+        finally:
+            _discovering = False
+
+
+_NO_OPTIONS = TaskOptions()
+
+
+def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    # A module that is imported again (autoreload, importlib.reload) defines its functions again.
+    code, other_code = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    return one is other or (
+        code is not None
+        and other_code is not None
+        and "<" not in one.__qualname__  # several lambdas or inner functions can share a line
+        and one.__qualname__ == other.__qualname__
+        and (code.co_filename, code.co_firstlineno) == (other_code.co_filename, other_code.co_firstlineno)
+    )
+
+
+def _where(func: Callable[..., Any]) -> str:
+    return f"{func.__module__}.{getattr(func, '__qualname__', func)}"

@@ -1,1 +1,0 @@
-"""The texts of PostgreSQL's statements."""

@@ -1,0 +1,72 @@
+"""This operating-system process: its title and memory, its exit with its parent, and forks made by tasks."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have the kernel signal this process when its parent exits; only on Linux, elsewhere a closed pipe shows it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:  # it has exited already
+            os._exit(1)
+
+
+class end_if_forked:  # noqa: N801 - used as `with end_if_forked():`
+    """Exit at the end of the block in a process that was forked inside it, instead of returning to the worker's code.
+
+    Such a process has one of the worker's threads, a copy of the jobs that wait for it, and its parent's connections.
+    Every job runs in such a block, so this is a class: a generator-based context manager costs several times as much.
+    """
+
+    __slots__ = ("process",)
+
+    def __enter__(self) -> None:
+        self.process = os.getpid()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if os.getpid() == self.process:
+            return
+        code = 0
+        if isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        elif error is not None:
+            traceback.print_exception(error)
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def title(text: str) -> None:
+    """Set the title shown by ps and top, if setproctitle is installed."""
+    try:
+        from setproctitle import setproctitle
+    except ImportError:
+        return
+    setproctitle(f"djqueue: {text}")
+
+
+def start_over() -> NoReturn:
+    """Replace this process by a new one with the same id, which has no threads and can make a fork server."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def resident_memory() -> int:
+    """Return the resident memory of this process in bytes."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:  # not on Linux: return the maximum so far
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,186 @@
+"""Whether the database responds in time, as seen by all loops of one process.
+
+Invariant: no living job is reaped because the database or this machine stalled. A stall delays the renewals of
+every worker and raises no error. So the reaper acts only after half a lease in which all statements of this process
+got a response in time. A statement without any response is cancelled, so that its loop can try again.
+tests/processes/test_stalls.py attacks this.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from djqueue.conf import config
+from djqueue.core.log import logger
+from djqueue.sql import statements_on
+from djqueue.waiting.wakeup_sources import hang_up
+
+from .threads import Fatal, VitalThread
+
+# Raised by statements while the database is unavailable, and by the first ones after an outage.
+AWAY = (DatabaseError, InterfaceError)
+# PostgreSQL: connection, read-only transaction, no room, operator.
+# MariaDB: too many connections, read-only, interrupted, cannot connect, gone, lost.
+_OUTAGE_CLASSES = ("08", "25", "53", "57")
+_OUTAGE_NUMBERS = (1040, 1290, 1317, 2002, 2003, 2006, 2013)
+LONGEST_PAUSE = 5.0
+# Seconds between two checks of the statements under way.
+TICK = 0.5
+# If a statement is still running this long after the request to cancel it, its connection is closed.
+HANG_UP_AFTER = 3.0
+
+
+def late() -> float:
+    """Return the seconds after which a response is late: before that, no lease that is renewed in time can expire."""
+    return max(1.0, config().lease / 6)
+
+
+def overdue() -> float:
+    """Return the seconds after which a statement is cancelled."""
+    return max(5.0, config().lease / 2)
+
+
+class Watch:
+    """The statements that one thread is sending to the database."""
+
+    def __init__(self, what: str, connection: BaseDatabaseWrapper, patience: Callable[[], float]) -> None:
+        self.what = what
+        self.connection = connection
+        self.patience = patience
+        self.since = time.monotonic()  # start of the current statement, or end of the last one
+        self.longest = 0.0
+        self.interrupted = False
+
+    def answered(self) -> None:
+        now = time.monotonic()
+        self.longest = max(self.longest, now - self.since)
+        self.since = now
+        self.interrupted = False
+
+    def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Wrap a statement; BEGIN, COMMIT and connecting count as part of the statements next to them."""
+        self.answered()
+        try:
+            return execute(sql, params, many, context)
+        finally:
+            self.answered()
+
+
+class Outages:
+    """When the database last failed to respond in time; the start counts as a failure, because nothing is known yet."""
+
+    def __init__(self, fatal: Fatal) -> None:
+        self.unsteady_at = self.ticked_at = time.monotonic()
+        self.watches: dict[int, Watch] = {}
+        self.stopping = threading.Event()
+        self.thread = VitalThread(self._watch, "djqueue-outages", fatal)
+
+    def start(self) -> None:
+        self.ticked_at = time.monotonic()
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+
+    @contextmanager
+    def watching(self, what: str, patience: Callable[[], float] = overdue) -> Iterator[None]:
+        """Watch all statements that this thread sends to the queue's database in the body."""
+        connection = connections[config().database]
+        watch = Watch(what, connection, patience)
+        self.watches[threading.get_ident()] = watch
+        # Not connection.execute_wrapper(), which removes the last wrapper: the project may add its own meanwhile, when
+        # the connection is made.
+        connection.execute_wrappers.append(watch.execute)
+        try:
+            yield
+        finally:
+            connection.execute_wrappers.remove(watch.execute)
+            del self.watches[threading.get_ident()]
+            watch.answered()
+            if watch.longest > late():
+                self.unsteady_at = time.monotonic()
+                logger.warning("database slow what=%r seconds=%.1f", what, watch.longest)
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Log that a turn of a loop failed, and close this thread's connections, so that the next turn may succeed.
+
+        No error stops a loop of a worker.
+        """
+        if is_outage(error):
+            self.unsteady_at = time.monotonic()
+        text = str(error).strip().replace("\n", " ")
+        unexpected = not isinstance(error, AWAY)
+        logger.log(
+            logging.ERROR if unexpected else logging.WARNING,
+            *("%s failed, trying again error=%s", what, text),
+            exc_info=error if unexpected else None,
+        )
+        for connection in connections.all(initialized_only=True):
+            try:
+                connection.close()
+            except Exception:
+                del connections[connection.alias]
+
+    def steady_for(self) -> float:
+        """Return for how many seconds all responses were in time; 0 while one is late, or after a suspension."""
+        now = time.monotonic()
+        stood_still = now - self.ticked_at > TICK + late()
+        waiting = any(now - watch.since > late() for watch in list(self.watches.values()))
+        return 0.0 if stood_still or waiting else now - self.unsteady_at
+
+    def _watch(self) -> None:
+        while not self.stopping.wait(TICK):
+            now = time.monotonic()
+            if now - self.ticked_at > TICK + late():
+                self.unsteady_at = now
+                logger.warning("process was suspended seconds=%.1f", now - self.ticked_at - TICK)
+            self.ticked_at = now
+            for watch in list(self.watches.values()):
+                age = now - watch.since
+                if age > late():
+                    self.unsteady_at = now
+                if age > watch.patience() and not watch.interrupted:
+                    watch.interrupted = True
+                    logger.warning(
+                        "database does not respond, cancelling statement what=%r seconds=%.1f", watch.what, age
+                    )
+                    # In a separate thread: the server may not respond to this request either.
+                    threading.Thread(target=_end, args=[watch, watch.since], daemon=True).start()
+
+
+def _end(watch: Watch, since: float) -> None:
+    """Ask the server to cancel a statement; if it keeps running, close the connection."""
+    with suppress(Exception):
+        statements_on(watch.connection).interrupt()
+    deadline = time.monotonic() + HANG_UP_AFTER
+    while time.monotonic() < deadline:
+        if watch.since != since:
+            return
+        time.sleep(0.05)
+    hang_up(watch.connection)
+
+
+def is_outage(error: Exception) -> bool:
+    """Return whether other workers may fail to renew their leases; the error of a single statement is not an outage."""
+    if isinstance(error, InterfaceError):
+        return True
+    if not isinstance(error, OperationalError):
+        return False
+    cause: Any = error.__cause__
+    if hasattr(cause, "sqlstate"):  # without one the connection itself failed
+        return cause.sqlstate is None or cause.sqlstate[:2] in _OUTAGE_CLASSES
+    return bool(error.args) and error.args[0] in _OUTAGE_NUMBERS
+
+
+def pause(failures: int) -> float:
+    """Return how long to wait after a number of failures in a row: longer each time, with jitter."""
+    return min(LONGEST_PAUSE, 0.05 * 2.0 ** min(failures, 8)) * random.uniform(0.5, 1)

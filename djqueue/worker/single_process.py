@@ -1,0 +1,87 @@
+"""`--processes 0`: a worker and the supervisor's loops as threads of one process, for debugging or without fork."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+
+from django.db import connections
+
+from djqueue.conf import config
+from djqueue.core.identity import identity
+from djqueue.worker.process.worker import Worker
+from djqueue.worker.supervisor.background import Background
+from djqueue.worker.supervisor.heartbeats import ProcessStatus
+
+from .held_jobs import Claim
+from .options import Options
+from .os_process import resident_memory
+from .outages import AWAY
+
+# Seconds between two checks of progress and memory.
+INTERVAL = 0.5
+
+
+class SingleProcess:
+    """The thread that calls `run` claims."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.failed = False
+        self.worker = Worker(options, fatal=self._lost_thread)
+        self.status = ProcessStatus(identity(), os.getpid())
+        self.background = Background(
+            options, lambda: [self.worker.in_hand.held_jobs], self._statuses, self._update_jobs, self._lost_thread
+        )
+        self.over = threading.Event()
+        self.signalled = False
+
+    def run(self) -> int:
+        """Work until stopped; return the exit code."""
+        self.background.start()
+        threading.Thread(target=self._check, name="djqueue-checks", daemon=True).start()
+        try:
+            return self.worker.run() or int(self.failed)
+        finally:
+            self.over.set()
+            self.background.stop()
+            self._beat_once_more()
+
+    def stop(self, number: int = signal.SIGTERM, frame: FrameType | None = None) -> None:
+        """Drain; when called a second time, release running jobs immediately."""
+        # A signal handler interrupts this very thread, which may hold a lock: another thread does what takes locks.
+        force, self.signalled = self.signalled, True
+        grace = config().shutdown_grace
+        act = self.worker.force if force else lambda: self.worker.drain(signal.Signals(number).name, grace)
+        threading.Thread(target=act, daemon=True).start()
+
+    def _lost_thread(self, name: str) -> None:
+        """Exit with a failure after a thread without which the process cannot work has ended."""
+        self.failed = True
+        self.worker.drain(f"thread {name} ended unexpectedly", config().shutdown_grace)
+
+    def _update_jobs(self, number: int, cancelled: list[Claim], lost: list[Claim]) -> None:
+        self.worker.update(cancelled, lost)
+
+    def _statuses(self) -> list[ProcessStatus]:
+        worker = self.worker
+        counts = worker.in_hand.counts
+        self.status.running, self.status.finished = counts.running, counts.finished
+        self.status.memory, self.status.draining = resident_memory(), bool(worker.draining)
+        self.status.stopped = self.over.is_set()
+        return [self.status]
+
+    def _check(self) -> None:
+        while not self.over.wait(INTERVAL):
+            self.background.leases.progress.update(self.worker.take_progress())
+            if self.options.max_memory and resident_memory() > self.options.max_memory:
+                self.worker.drain("--max-memory exceeded")
+
+    def _beat_once_more(self) -> None:
+        try:
+            self.background.beat()
+        except AWAY:
+            pass  # its heartbeats stop, which shows the same
+        connections.close_all()

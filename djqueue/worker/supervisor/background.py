@@ -1,0 +1,65 @@
+"""The threads of a supervisor that keep jobs safe: leases, scheduler, reaper, sweeps, heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from djqueue import maintenance
+from djqueue.schedules.in_code import valid_declarations
+from djqueue.worker.held_jobs import HeldJobs
+from djqueue.worker.options import Options
+from djqueue.worker.outages import Outages
+from djqueue.worker.threads import Fatal
+
+from .heartbeats import INTERVAL, Heartbeats, ProcessStatus, delete_old
+from .leases import Leases, UpdateCallback
+from .periodic import Periodic, PeriodicThread
+from .reaper import Reaper
+from .scheduler import Declared, Scheduler
+
+SWEEP_INTERVAL = 60.0
+HEARTBEAT = "heartbeat"
+
+
+class Background:
+    """Start and stop these threads together."""
+
+    def __init__(
+        self,
+        options: Options,
+        held_jobs: Callable[[], Iterable[HeldJobs]],
+        statuses: Callable[[], Iterable[ProcessStatus]],
+        update_jobs: UpdateCallback,
+        fatal: Fatal,
+        declared: Declared = valid_declarations,
+        supervisor: str = "",
+    ) -> None:
+        self.outages = Outages(fatal)
+        self.statuses = statuses
+        self.heartbeats = Heartbeats(options, supervisor)
+        self.leases = Leases(held_jobs, update_jobs, self.outages, fatal)
+        works = [Periodic(HEARTBEAT, self.beat, INTERVAL)]
+        self.loops: list[Outages | Leases | PeriodicThread | Scheduler] = [self.outages, self.leases]
+        if options.maintenance:
+            # Each sweep on its own, so that a failure of one does not skip the others.
+            sweeps = [maintenance.sweep_done, maintenance.sweep_dead, maintenance.sweep_kv, maintenance.roll_up]
+            works += [Reaper(self.outages).periodic]
+            works += [Periodic(sweep.__name__, sweep, SWEEP_INTERVAL) for sweep in [*sweeps, delete_old]]
+            self.loops.append(Scheduler(self.outages, declared if options.scheduler else None, fatal))
+        self.periodic = PeriodicThread(works, self.outages, fatal)
+        self.loops.append(self.periodic)
+
+    def start(self) -> None:
+        for loop in self.loops:
+            loop.start()
+
+    def stop(self) -> None:
+        for loop in self.loops:
+            loop.stop()
+
+    def beat(self) -> None:
+        self.heartbeats.beat(self.statuses())
+
+    def beat_soon(self) -> None:
+        """Write the heartbeats now, because a process has started or exited."""
+        self.periodic.run_now(HEARTBEAT)
