@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -81,6 +82,7 @@ class CurrentJob:
         with async_event() as (event, wake), self._held.waking(wake):
             while not self._is_cancelled() and not deadline.is_over():
                 await wait_for(event, deadline.remaining())
+        await asyncio.sleep(0)  # if the cancel is already on its way, it is raised here
         return self.cancel_requested
 
     def _is_cancelled(self) -> bool:

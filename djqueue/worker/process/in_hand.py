@@ -44,13 +44,9 @@ class Holding:
         self.cancel_requested = self.job.cancel_requested
         self.claim = (self.job.id, self.job.token)
 
-    def request_cancel(self) -> None:
-        self.cancel_requested = True
-        self._wake_waiters()
-
     def lose(self) -> None:
         self.lost = True
-        self._wake_waiters()
+        self.wake_waiters()
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -62,7 +58,7 @@ class Holding:
         finally:
             waiters.remove(wake)
 
-    def _wake_waiters(self) -> None:
+    def wake_waiters(self) -> None:
         for wake in list(vars(self).get("waiters", ())):
             wake()
 

@@ -97,8 +97,9 @@ class Worker:
         held = self.in_hand.held
         for holding in filter(None, map(held.get, cancelled)):
             if not holding.cancel_requested:
-                holding.request_cancel()
-                self.pool.cancel(holding)
+                holding.cancel_requested = True
+                self.pool.cancel(holding)  # before waking it: a coroutine could end before it is cancelled
+                holding.wake_waiters()
         for holding in filter(None, map(held.get, lost)):
             if not holding.lost and not holding.reported:  # if it has ended, the completer will find out
                 holding.lose()

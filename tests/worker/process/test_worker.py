@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -471,6 +472,20 @@ def test_a_coroutine_that_waits_for_a_cancel_ends_as_cancelled(working, database
     handle = tasks.await_for_cancel.enqueue(None)
     eventually(lambda: kv.get("waiting"))
     handle.cancel()
+    assert handle.wait(5).record.status == "cancelled"
+
+
+def test_a_coroutine_cannot_end_between_the_wake_up_and_its_cancel(working, database):
+    handle = tasks.await_for_cancel.enqueue(None)
+    eventually(lambda: kv.get("waiting"))
+    [holding] = working.worker.in_hand.held.values()
+    eventually(lambda: vars(holding).get("waiters"))
+
+    def let_the_loop_run() -> None:
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), working.worker.pool.loop.loop).result(5)
+
+    with holding.waking(let_the_loop_run):  # called after the coroutine has been woken
+        working.worker.update([holding.claim], [])
     assert handle.wait(5).record.status == "cancelled"
 
 
