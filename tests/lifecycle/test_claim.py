@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 import djqueue
 from djqueue.core.uuid7 import uuid7
@@ -245,7 +245,8 @@ def call_in(queue: str) -> djqueue.Call:
     return djqueue.call(1).using(queue=queue)
 
 
-def test_ten_thousand_task_leases_do_not_slow_a_claim(database, monkeypatch):
+def test_ten_thousand_task_leases_do_not_lengthen_the_statements_of_a_claim(database, monkeypatch):
+    """PostgreSQL gets them as two arrays; elsewhere they made the statements very long and slow."""
     from djqueue.core import registry
 
     leases = {f"task{n}": 10.0 + n for n in range(10_000)} | {"shop.charge": 12.0}
@@ -253,9 +254,10 @@ def test_ten_thousand_task_leases_do_not_slow_a_claim(database, monkeypatch):
     add.enqueue_many([djqueue.call(n) for n in range(100)])
     handle = charge.using(queue="default").enqueue(1)
     own = charge.using(queue="default", lease=7).enqueue(1)
-    began = time.monotonic()
-    jobs = {job.id: job for job in djqueue.Queue("default").claim(102)}
-    assert time.monotonic() - began < 0.5  # it was 0.84 s on SQLite, and is a hundredth
+    with CaptureQueriesContext(connections[database]) as queries:
+        jobs = {job.id: job for job in djqueue.Queue("default").claim(102)}
+    if not database.startswith("postgresql"):
+        assert not any("task9999" in query["sql"] for query in queries)
     assert (jobs[handle.id].lease, jobs[own.id].lease) == (12, 7)
     assert live(handle.id).lease_expires_at == jobs[handle.id].lease_expires_at
     assert live(own.id).lease_expires_at - live(own.id).claimed_at == timedelta(seconds=7)
