@@ -7,7 +7,6 @@ import concurrent.futures
 
 from djqueue.core.log import logger
 from djqueue.core.records import Settlement
-from djqueue.exceptions import TaskTimeout
 from djqueue.lifecycle import settle
 from djqueue.worker.threads import Fatal, VitalThread
 
@@ -103,11 +102,4 @@ class EventLoop:
             return None
         if holding.cancel_requested and not holding.job.cancel_requested:  # requested while this waited for its turn
             return settle.cancel(holding.job)
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                settlement = await executor.aexecute(holding)
-            if not limit.expired():
-                return settlement
-        except TimeoutError:
-            pass
-        return settle.nack(holding.job, TaskTimeout("ran past its timeout"))
+        return await executor.aexecute(holding, timeout)

@@ -44,8 +44,10 @@ class Holding:
         self.cancel_requested = self.job.cancel_requested
         self.claim = (self.job.id, self.job.token)
 
-    def request_cancel(self) -> None:
+    def request_cancel(self, cancel: Callable[[Holding], None]) -> None:
+        """Note a cancel request; cancel first, so that a coroutine that waits for the request is cancelled."""
         self.cancel_requested = True
+        cancel(self)
         self._wake_waiters()
 
     def lose(self) -> None:

@@ -152,9 +152,8 @@ class ThreadPool:
             timeout = executor.timeout_of(holding.job)
             if not self.starter.start(holding, timeout):
                 return
-            settlement = self.timeouts.call(slot, timeout, lambda: executor.execute(holding), self.timed_out)
+            settlement = executor.execute(holding, lambda work: self.timeouts.call(slot, timeout, work, self.timed_out))
         except BaseException as error:
-            # A timeout that was raised after the end of the task, or something that should not happen: without an
-            # outcome, the job would be held forever.
+            # Something that should not happen: without an outcome, the job would be held forever.
             settlement = settlement or settle.nack(holding.job, error)
         self.completer.report(holding, settlement)

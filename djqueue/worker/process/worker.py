@@ -97,8 +97,7 @@ class Worker:
         held = self.in_hand.held
         for holding in filter(None, map(held.get, cancelled)):
             if not holding.cancel_requested:
-                holding.request_cancel()
-                self.pool.cancel(holding)
+                holding.request_cancel(self.pool.cancel)
         for holding in filter(None, map(held.get, lost)):
             if not holding.lost and not holding.reported:  # if it has ended, the completer will find out
                 holding.lose()
