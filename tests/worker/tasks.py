@@ -72,6 +72,16 @@ def raise_it(name: str) -> None:
             raise djqueue.Retry(delay="60")
 
 
+@djqueue.task(retry=djqueue.Fixed(0))
+def refuse(argument: str) -> None:
+    raise LookupError("not there")
+
+
+@djqueue.task(retry=djqueue.Fixed(0))
+async def arefuse(argument: str) -> None:
+    raise LookupError("not there")
+
+
 @djqueue.task
 def return_unstorable() -> object:
     return object()

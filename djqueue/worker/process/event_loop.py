@@ -89,7 +89,7 @@ class EventLoop:
                 # A cancel that was raised outside the task's own code, or something that should not happen: without an
                 # outcome, the job would be held forever.
                 cancelled = isinstance(error, asyncio.CancelledError) and holding.cancel_requested
-                settlement = settle.cancel(holding.job) if cancelled else settle.nack(holding.job, error)
+                settlement = settle.cancel(holding.job) if cancelled else executor.failed(holding, error)
             finally:
                 self.tasks.pop(holding, None)
         if settlement is not None:

@@ -85,7 +85,7 @@ def call(func: Callable[..., Any], holding: Holding, within: Within) -> Settleme
     try:
         return settle.ack(job, within(own_code))
     except BaseException as error:
-        return failed(job, error)
+        return failed(holding, error)
     finally:
         _current.reset(reset)
 
@@ -106,9 +106,9 @@ async def acall(func: Callable[..., Any], holding: Holding, timeout: float | Non
     except asyncio.CancelledError as error:
         if holding.cancel_requested:
             return settle.cancel(job)
-        return failed(job, error)
+        return failed(holding, error)
     except BaseException as error:
-        return failed(job, error)
+        return failed(holding, error)
     finally:
         _current.reset(reset)
 
@@ -127,12 +127,14 @@ async def awithin(seconds: float | None, work: Callable[[], Coroutine[Any, Any, 
     return result
 
 
-def failed(job: ClaimedJob, error: BaseException) -> Settlement:
+def failed(holding: Holding, error: BaseException) -> Settlement:
     """Return the outcome for what a task raised; an invalid one, such as a snooze into the past, is a failure."""
+    holding.error = error
     try:
-        return verdict(job, error)
+        return verdict(holding.job, error)
     except Exception as nonsense:
-        return settle.nack(job, nonsense)
+        holding.error = nonsense
+        return settle.nack(holding.job, nonsense)
 
 
 def verdict(job: ClaimedJob, error: BaseException) -> Settlement:

@@ -10,7 +10,6 @@ from django.db import close_old_connections
 
 from djqueue.core.log import logger
 from djqueue.core.records import Settlement
-from djqueue.lifecycle import settle
 from djqueue.worker.os_process import end_if_forked
 from djqueue.worker.outages import Outages
 from djqueue.worker.threads import Fatal, VitalThread
@@ -155,5 +154,5 @@ class ThreadPool:
             settlement = executor.execute(holding, lambda work: self.timeouts.call(slot, timeout, work, self.timed_out))
         except BaseException as error:
             # Something that should not happen: without an outcome, the job would be held forever.
-            settlement = settlement or settle.nack(holding.job, error)
+            settlement = settlement or executor.failed(holding, error)
         self.completer.report(holding, settlement)
