@@ -119,7 +119,7 @@ def test_the_counts_of_killed_processes_stay_in_their_rows(database, site):
 
 
 def counts(row: Worker) -> tuple[int, int, bool]:
-    row.refresh_from_db()
+    row = rows(Worker).get(pk=row.pk)
     return row.finished, row.running, row.stopped_at is not None
 
 
