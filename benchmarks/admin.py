@@ -29,6 +29,7 @@ PAGES = {
     "jobs, pending": "job/?status=pending",
     "jobs, scheduled (1,000 of them)": "job/?status=scheduled",
     "jobs, claimed (50)": "job/?status=claimed",
+    "jobs, running (none)": "job/?status=running",
     "jobs, a queue": "job/?queue=q7",
     "jobs, a queue that is empty": "job/?queue=nothing",
     "jobs, a task": "job/?task=shop.tasks.charge",

@@ -93,3 +93,6 @@ class Cancelled(TaskControl):
 
 class TaskTimeout(BaseException):
     """Raised in a task that exceeds its timeout. Not an Exception, so that `except Exception` does not catch it."""
+
+    def __init__(self, message: str = "exceeded its timeout") -> None:
+        super().__init__(message)

@@ -26,10 +26,11 @@ MARKS = {
     "cancelled": "⊘",
     "alive": "●",
     "draining": "◒",
-    "stale": "!",
+    "lost": "!",
     "stopped": "■",
     "paused": "❚❚",
     "running": "▶",
+    "no-worker": "!",
 }
 NOTHING = "-"
 
@@ -41,11 +42,14 @@ def badge(kind: str, label: str = "") -> SafeString:
     return format_html('<span class="djq-badge djq-{}">{}{}</span>', known, mark, label or kind)
 
 
-def status(value: str) -> SafeString:
+def status(job: Any) -> SafeString:
+    """Return the state of a job; a claimed one that has started is running."""
+    if job.status == Status.CLAIMED and getattr(job, "started", False):
+        return badge("running", _("running"))
     try:
-        return badge(value, str(Status(value).label))
+        return badge(job.status, str(Status(job.status).label))
     except ValueError:  # a row edited by hand
-        return badge(str(value))
+        return badge(str(job.status))
 
 
 def short_json(value: Any, length: int = 60) -> str:
@@ -101,11 +105,11 @@ def instant(value: datetime | None) -> str | SafeString:
     return format_html('<time datetime="{}">{}</time>', value.isoformat(), text)
 
 
-def ago(value: datetime | None) -> str | SafeString:
+def ago(value: datetime | None, now: datetime | None = None) -> str | SafeString:
     """Return how long ago it was, with the exact time as a tooltip."""
     if value is None:
         return NOTHING
-    seconds = (timezone.now() - value).total_seconds()
+    seconds = ((now or timezone.now()) - value).total_seconds()
     text = _("%(time)s ago") if seconds >= 0 else _("in %(time)s")
     when = date_format(timezone.localtime(value), "Y-m-d H:i:s T")
     shown = text % {"time": duration(abs(seconds))}

@@ -19,6 +19,7 @@ from djqueue.models import DeadJob, DoneJob, Job
 from djqueue.sql import statements
 from djqueue.states import Status
 
+RUNNING = "running"  # a claimed job that has started
 MOST_CHOICES = 100
 MOST_READ = 1_000
 
@@ -51,6 +52,19 @@ class StatusFilter(ValueFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [(str(value), str(label)) for value, label in model_admin.opts.get_field("status").choices]
+
+
+class LiveStatusFilter(StatusFilter):
+    """With the state that the list shows for a claimed job that has started."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        labels = dict(super().lookups(request, model_admin)) | {Status.CLAIMED.value: str(_("claimed or running"))}
+        return [*labels.items(), (RUNNING, str(_("running")))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        if self.value() == RUNNING:
+            return queryset.filter(status=Status.CLAIMED.value, started=True)
+        return super().queryset(request, queryset)
 
 
 class QueueFilter(ValueFilter):

@@ -91,7 +91,7 @@ class JobFieldsAdmin(ActingAdmin):
 
     @admin.display(description=_("state"))
     def status_column(self, obj: Any) -> str:
-        return display.status(obj.status)
+        return display.status(obj)
 
     @admin.display(description=_("queue"))
     def queue_column(self, obj: Any) -> str:
@@ -174,7 +174,7 @@ class JobFieldsAdmin(ActingAdmin):
             "has_view_permission": True,
             "media": self.media,
             "job": job,
-            "status": display.status(job.status),
+            "status": display.status(job),
             "facts": self.facts(job),
             "timeline": timeline.timeline(job),
             "attempts": timeline.attempts(job, secrets),

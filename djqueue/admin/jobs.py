@@ -22,7 +22,7 @@ from djqueue.states import CancelOutcome, Status
 
 from . import display
 from .actions import KEEP, Act, RowResult
-from .filters import ErrorsFilter, LateFilter, QueueFilter, StatusFilter, TaskFilter
+from .filters import ErrorsFilter, LateFilter, LiveStatusFilter, QueueFilter, TaskFilter
 from .forms import RescheduleForm
 from .job_base import JobFieldsAdmin
 
@@ -94,7 +94,7 @@ class JobAdmin(JobFieldsAdmin):
         "worker_column",
         "id_column",
     )
-    list_filter = (StatusFilter, QueueFilter, TaskFilter, ErrorsFilter, LateFilter)
+    list_filter = (LiveStatusFilter, QueueFilter, TaskFilter, ErrorsFilter, LateFilter)
     actions = ("run_now", "cancel", "reschedule")
     acts = (RUN_NOW, CANCEL, RESCHEDULE)
     act_fields = ("id", "task", "queue", "status")
@@ -128,7 +128,7 @@ class JobAdmin(JobFieldsAdmin):
 
     @admin.display(description=_("state"))
     def status_column(self, obj: Job) -> str:
-        shown = display.status(obj.status)
+        shown = display.status(obj)
         return format_html("{} {}", shown, gettext("cancel requested")) if obj.cancel_requested else shown
 
     @admin.display(description=_("wait time"))
@@ -140,7 +140,7 @@ class JobAdmin(JobFieldsAdmin):
 
     @admin.display(description=_("run time"))
     def run_column(self, obj: Job) -> str:
-        return display.between(obj.claimed_at, timezone.now())
+        return display.between(obj.claimed_at if obj.started else None, timezone.now())
 
     @admin.display(description=_("worker"))
     def worker_column(self, obj: Job) -> str:

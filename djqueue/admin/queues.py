@@ -20,7 +20,7 @@ from djqueue.core.records import QueueStats
 from djqueue.exceptions import InvalidOption
 from djqueue.lifecycle import pause as pausing
 from djqueue.models import DeadJob, Job, QueueState
-from djqueue.sql import counts, statements
+from djqueue.sql import counts, statements, workers
 
 from . import display
 from .actions import CONFIRMED, Act, ActingAdmin, RowResult, Tally
@@ -89,6 +89,7 @@ class QueueAdmin(ActingAdmin):
     def list_context(self, request: HttpRequest) -> dict[str, Any]:
         states = {state.queue: state for state in self.get_queryset(request)}
         stats = counts.overview(statements())
+        consumers = list(workers.claiming(statements()).values_list("queues", flat=True))
         search = request.GET.get("q", "").strip()
         names = sorted(name for name in stats.keys() | states.keys() if search.lower() in name.lower())
         page = Paginator(names, self.list_per_page).get_page(request.GET.get("p"))
@@ -99,7 +100,16 @@ class QueueAdmin(ActingAdmin):
             "opts": self.opts,
             "media": self.media,
             "actions_on_top": True,  # otherwise the parent template has an inline style
-            "queues": [self.row(request, name, states.get(name), stats.get(name, QueueStats())) for name in page],
+            "queues": [
+                self.row(
+                    request,
+                    name,
+                    states.get(name),
+                    stats.get(name, QueueStats()),
+                    any(workers.claims_from(stored, name) for stored in consumers),
+                )
+                for name in page
+            ],
             "page": page,
             "page_links": [
                 (number, f"?{urlencode({'q': search, 'p': number} if search else {'p': number})}")
@@ -108,13 +118,15 @@ class QueueAdmin(ActingAdmin):
             "search": search,
         }
 
-    def row(self, request: HttpRequest, name: str, state: QueueState | None, stats: QueueStats) -> dict[str, Any]:
+    def row(
+        self, request: HttpRequest, name: str, state: QueueState | None, stats: QueueStats, consumed: bool
+    ) -> dict[str, Any]:
         paused = state is not None and state.paused
         act = RESUME if paused else PAUSE
         jobs, dead = self.url("changelist", model=Job), self.url("changelist", model=DeadJob)
         return {
             "name": name,
-            "state": display.badge(*(("paused", gettext("paused")) if paused else ("running", gettext("running")))),
+            "state": queue_state(paused, consumed),
             "since": display.ago(state.paused_at) if paused and state is not None else "",
             "counts": [
                 (count, url and f"{url}?{urlencode({'queue': name, **more})}")
@@ -156,3 +168,12 @@ class QueueAdmin(ActingAdmin):
         tally.add([state], changed)
         self.report(request, act, tally)
         return HttpResponseRedirect(request.get_full_path())
+
+
+def queue_state(paused: bool, consumed: bool) -> str:
+    """Return the state of a queue; `consumed` if a live worker claims its jobs."""
+    if paused:
+        return display.badge("paused", gettext("paused"))
+    return (
+        display.badge("running", gettext("running")) if consumed else display.badge("no-worker", gettext("no worker"))
+    )

@@ -6,16 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.utils import timezone
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from djqueue.models import Worker
+from djqueue.sql import statements, workers
 
 from . import display
 from .base import QueueModelAdmin
 
-STALE_AFTER = timedelta(seconds=60)
+LOST_AFTER = timedelta(seconds=workers.LOST_AFTER)
 
 
 class WorkerAdmin(QueueModelAdmin):
@@ -31,18 +33,27 @@ class WorkerAdmin(QueueModelAdmin):
         "heartbeat_column",
         "started_column",
     )
+    fields = ("identity", "name", "supervisor", *list_display[1:], "stopped_column", "version")
     json_columns = ("queues",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Add the database's clock, by which heartbeats are written."""
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(now=workers.clock(statements()))
+        return rows
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return self.fields
 
     @admin.display(description=_("worker"))
     def identity_column(self, obj: Worker) -> str:
         return obj.name or obj.identity
 
     @admin.display(description=_("state"))
-    def state_column(self, obj: Worker) -> str:
+    def state_column(self, obj: Any) -> str:
         if obj.stopped_at is not None:
             return display.badge("stopped", gettext("stopped"))
-        if timezone.now() - obj.heartbeat_at > STALE_AFTER:
-            return display.badge("stale", gettext("no heartbeat"))
+        if is_lost(obj):
+            return display.badge("lost", gettext("lost"))
         if obj.draining:
             return display.badge("draining", gettext("draining"))
         return display.badge("alive", gettext("alive"))
@@ -53,13 +64,12 @@ class WorkerAdmin(QueueModelAdmin):
 
     @admin.display(description=_("queues"))
     def queues_column(self, obj: Any) -> str:
-        queues = obj.short_queues
-        if queues == []:
-            return gettext("all")
-        return ", ".join(map(str, queues)) if isinstance(queues, list) else display.short_json(queues)
+        return queues_text(obj.short_queues if hasattr(obj, "short_queues") else obj.queues)
 
     @admin.display(description=_("running"))
-    def running_column(self, obj: Worker) -> str:
+    def running_column(self, obj: Any) -> str:
+        if obj.stopped_at is not None or is_lost(obj):
+            return display.NOTHING
         return f"{obj.running}/{obj.threads}"
 
     @admin.display(description=_("finished"))
@@ -71,9 +81,31 @@ class WorkerAdmin(QueueModelAdmin):
         return display.size(obj.memory) if obj.memory else display.NOTHING
 
     @admin.display(description=_("heartbeat"))
-    def heartbeat_column(self, obj: Worker) -> str:
-        return display.ago(obj.heartbeat_at)
+    def heartbeat_column(self, obj: Any) -> str:
+        return display.ago(obj.heartbeat_at, obj.now)
 
     @admin.display(description=_("started"))
-    def started_column(self, obj: Worker) -> str:
-        return display.ago(obj.started_at)
+    def started_column(self, obj: Any) -> str:
+        return display.ago(obj.started_at, obj.now)
+
+    @admin.display(description=_("stopped"))
+    def stopped_column(self, obj: Any) -> str:
+        return display.ago(obj.stopped_at, obj.now)
+
+
+def is_lost(worker: Any) -> bool:
+    lost: bool = worker.now - worker.heartbeat_at > LOST_AFTER
+    return lost
+
+
+def queues_text(stored: Any) -> str:
+    """Return the queues of a worker's row, in words."""
+    chosen, exclude = (stored.get("queues"), stored.get("exclude")) if isinstance(stored, dict) else (stored, [])
+    if chosen is False:
+        return gettext("none (quarantine)")
+    if not isinstance(chosen, list) or not isinstance(exclude, list):
+        return display.short_json(stored)
+    shown = ", ".join(map(str, chosen)) or gettext("all")
+    if not exclude:
+        return shown
+    return gettext("%(queues)s except %(exclude)s") % {"queues": shown, "exclude": ", ".join(map(str, exclude))}

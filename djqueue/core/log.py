@@ -32,6 +32,23 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
             except Exception:
                 _report_broken_handler()
 
+    def failure(self, msg: str, *args: object, error: BaseException | None, text: str) -> None:
+        """Log an ERROR with the exception, for handlers that read it, and with the text that formatters show for it.
+
+        The text may be given without the exception.
+        """
+        if self.logger.isEnabledFor(logging.ERROR):
+            try:
+                file, line, function, _ = self.logger.findCaller(stacklevel=2)
+                raised = None if error is None else (type(error), error, error.__traceback__)
+                record = self.logger.makeRecord(
+                    self.logger.name, logging.ERROR, file, line, msg, args, raised, function
+                )
+                record.exc_text = text or None
+                self.logger.handle(record)
+            except Exception:
+                _report_broken_handler()
+
     def write_in_background(self) -> None:
         """From now on, call the handlers in a thread of their own."""
         if self.background is None:

@@ -21,6 +21,7 @@ from djqueue.fields import words
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status
 
+from . import outcome_log
 from .failure import describe
 
 if TYPE_CHECKING:
@@ -172,8 +173,13 @@ def _call_on_dead(record: JobRecord, attempts: int) -> None:
                 async_to_sync(_wait_for)(answer)
         except Exception as error:
             failure = describe(error, masking.secrets(record.task, record.args, record.kwargs))
-            details = (record.id, record.task, record.queue, failure.traceback)
-            logger.error("on_dead failed job=%s task=%s queue=%s\n%s", *details)
+            details = (record.id, record.task, record.queue, failure.exception)
+            logger.failure(
+                "on_dead failed job=%s task=%s queue=%s exception=%s",
+                *details,
+                error=outcome_log.loggable(record.task, error),
+                text=failure.traceback,
+            )
 
 
 async def _wait_for(answer: Awaitable[object]) -> None:

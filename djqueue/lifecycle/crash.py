@@ -16,7 +16,7 @@ from djqueue.core.records import Settled, Settlement, waited
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status, Verdict
 
-from . import announce, outcome
+from . import announce, outcome, outcome_log
 from .failure import Failure
 from .settle import retry_policy, settle_many
 
@@ -56,10 +56,13 @@ def recover(left: Sequence[Left], reason: str, *, crashed: bool) -> list[Left]:
     locked = []
     for (one, row), item, answer in zip(held, items, answers, strict=True):
         if isinstance(answer, Exception):
-            logger.error("outcome rejected by the database, left to the reaper job=%s error=%s", one.id, answer)
+            # Only the class of the error, whose message may contain the data that was refused.
+            details = (one.id, row.task, type(answer).__name__)
+            logger.error("outcome rejected by the database, left to the reaper job=%s task=%s exception=%s", *details)
         elif answer.outcome == Outcome.LOCKED:
             locked.append(one)
         else:
+            outcome_log.write(row, row.attempts, item, answer, item.run)
             announce.reaped(row, item, answer)
     return locked
 

@@ -9,7 +9,7 @@ from djqueue.core.log import logger
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status, Verdict
 
-from . import announce, outcome
+from . import announce, outcome, outcome_log
 from .crash import blame, light_rows
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ def reap(may_act: Callable[[], bool] = lambda: True) -> int:
         decisions = [outcome.decide(item) for item in items]
         answers = database.settle(decisions, expired_at=now, wait=False) if items else []
         for row, item, answer in zip(rows, items, answers, strict=True):
-            reaped += answer.outcome not in (Outcome.LOST, Outcome.LOCKED)
-            announce.reaped(row, item, answer)
+            if answer.outcome not in (Outcome.LOST, Outcome.LOCKED):
+                reaped += 1
+                outcome_log.write(row, row.attempts, item, answer, item.run)
+                announce.reaped(row, item, answer)
 
 
 def _has_token(row: Job) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from djqueue.conf import config
+from djqueue.core import registry
+from djqueue.core.log import logger
 from djqueue.core.records import Settlement
 from djqueue.sql import statements
 
@@ -20,10 +24,18 @@ FIRST, LAST = 1.0, 60.0
 FIRST_OF_MANY = 10.0
 # How many pending jobs of the queue are searched for more of them.
 AHEAD = 5000
+# Seconds between two warnings about one name, and how many names are remembered for that.
+WARN_EVERY, MOST_NAMES = 60.0, 1000
+CAUSES = (
+    "its app is not in INSTALLED_APPS, its module is not imported (djqueue imports only the `tasks` modules of apps), "
+    "it was renamed or removed, or another release has it"
+)
+_warned: dict[str, float] = {}  # task → when, monotonic
 
 
 def settlement(job: ClaimedJob) -> Settlement:
-    """Return the settlement of a claimed job whose task is unknown."""
+    """Return the settlement of a claimed job whose task is unknown, and warn about the task."""
+    _warn(job)
     since = job.row.unknown_since
     age = 0.0 if since is None else (job.claimed_at - since).total_seconds()
     if age >= config().unknown_task_grace:
@@ -44,3 +56,22 @@ def put_back(queue: str, tasks: Collection[str]) -> int:
         if found < AHEAD // 2:
             break
     return put
+
+
+def _warn(job: ClaimedJob) -> None:
+    now = time.monotonic()
+    if now < _warned.get(job.task, -WARN_EVERY) + WARN_EVERY:
+        return
+    while len(_warned) >= MOST_NAMES:
+        del _warned[next(iter(_warned))]
+    _warned[job.task] = now
+    details = (job.task, job.queue, job.id, ",".join(similar(job.task)) or "none", CAUSES)
+    logger.warning("no task registered under this name task=%s queue=%s job=%s similar=%s causes=%r", *details)
+
+
+def similar(task: str) -> list[str]:
+    """Return the names of registered tasks that may be meant: the same function elsewhere, or nearly the same name."""
+    names = sorted(task.name for task in registry.all_tasks())
+    function = task.rpartition(".")[2]
+    moved = [name for name in names if name.rpartition(".")[2] == function]
+    return list(dict.fromkeys([*moved, *difflib.get_close_matches(task, names)]))[:3]

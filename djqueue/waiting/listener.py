@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import random
@@ -141,7 +142,9 @@ class Listener:
                     return
             except Exception as error:
                 failures = failures + 1 if time.monotonic() - began < RECOVERED else 1
-                logger.warning("listener lost its connection database=%s error=%s", self.alias, error)
+                level = logging.WARNING if failures == 1 else logging.DEBUG  # once for an outage
+                details = (self.alias, str(error).partition("\n")[0])
+                logger.log(level, "listener lost its connection database=%s error=%s", *details)
                 self._report(error)
                 if self._leave_after(-math.inf):
                     return

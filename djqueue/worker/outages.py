@@ -8,7 +8,6 @@ tests/processes/test_stalls.py attacks this.
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -33,6 +32,8 @@ AWAY = (DatabaseError, InterfaceError)
 _OUTAGE_CLASSES = ("08", "25", "53", "57")
 _OUTAGE_NUMBERS = (1040, 1290, 1317, 2002, 2003, 2006, 2013)
 LONGEST_PAUSE = 5.0
+# A thread that has not failed for so many seconds, and has not tried since, does not count as failing any more.
+FORGET_AFTER = 2 * LONGEST_PAUSE
 # Seconds between two checks of the statements under way.
 TICK = 0.5
 # If a statement is still running this long after the request to cancel it, its connection is closed.
@@ -59,6 +60,7 @@ class Watch:
         self.since = time.monotonic()  # start of the current statement, or end of the last one
         self.longest = 0.0
         self.interrupted = False
+        self.responded = False  # to any statement
 
     def answered(self) -> None:
         now = time.monotonic()
@@ -70,7 +72,9 @@ class Watch:
         """Wrap a statement; BEGIN, COMMIT and connecting count as part of the statements next to them."""
         self.answered()
         try:
-            return execute(sql, params, many, context)
+            result = execute(sql, params, many, context)
+            self.responded = True
+            return result
         finally:
             self.answered()
 
@@ -80,6 +84,9 @@ class Outages:
 
     def __init__(self, fatal: Fatal) -> None:
         self.unsteady_at = self.ticked_at = time.monotonic()
+        self.away_since = 0.0  # monotonic; 0 while the database is available
+        self.failing: dict[int, float] = {}  # the threads that found it unavailable, and when each last did
+        self.failing_lock = threading.Lock()
         self.watches: dict[int, Watch] = {}
         self.stopping = threading.Event()
         self.thread = VitalThread(self._watch, "djqueue-outages", fatal)
@@ -109,26 +116,51 @@ class Outages:
             if watch.longest > late():
                 self.unsteady_at = time.monotonic()
                 logger.warning("database slow what=%r seconds=%.1f", what, watch.longest)
+        if self.failing and watch.responded:
+            self._succeeded()
 
     def failed(self, what: str, error: Exception) -> None:
         """Log that a turn of a loop failed, and close this thread's connections, so that the next turn may succeed.
 
         No error stops a loop of a worker.
         """
+        # The first line alone: those behind it may contain the row that a statement was about.
+        text = str(error).strip().partition("\n")[0]
         if is_outage(error):
             self.unsteady_at = time.monotonic()
-        text = str(error).strip().replace("\n", " ")
-        unexpected = not isinstance(error, AWAY)
-        logger.log(
-            logging.ERROR if unexpected else logging.WARNING,
-            *("%s failed, trying again error=%s", what, text),
-            exc_info=error if unexpected else None,
-        )
+            self._log_outage(what, text)
+        elif isinstance(error, AWAY):
+            logger.warning("%s failed, trying again error=%s", what, text)
+        else:
+            logger.error("%s failed, trying again error=%s", what, text, exc_info=error)
         for connection in connections.all(initialized_only=True):
             try:
                 connection.close()
             except Exception:
                 del connections[connection.alias]
+
+    def _log_outage(self, what: str, text: str) -> None:
+        """Log the begin of an outage once, whichever thread notices it first."""
+        with self.failing_lock:
+            self.failing[threading.get_ident()] = time.monotonic()
+            begins = not self.away_since
+            self.away_since = self.away_since or time.monotonic()
+        if begins:
+            logger.warning("database unavailable, trying again until it responds what=%r error=%s", what, text)
+        else:
+            logger.debug("%s failed, trying again error=%s", what, text)
+
+    def _succeeded(self) -> None:
+        """Log the end of an outage when every thread that noticed it has got a response, or has not tried again."""
+        now = time.monotonic()
+        with self.failing_lock:
+            self.failing.pop(threading.get_ident(), None)
+            self.failing = {thread: at for thread, at in self.failing.items() if now - at < FORGET_AFTER}
+            seconds, over = now - self.away_since, bool(self.away_since and not self.failing)
+            if over:
+                self.away_since = 0.0
+        if over:
+            logger.info("database available again seconds=%.1f", seconds)
 
     def steady_for(self) -> float:
         """Return for how many seconds all responses were in time; 0 while one is late, or after a suspension."""

@@ -37,7 +37,7 @@ def test_every_list_shows_its_rows(boss):
     ScheduleFactory(name="nightly", cron="0 3 * * *")
     KVFactory(key="colour", value="blue")
     found = {model: words(boss.get(model)) for model in MODELS}
-    assert "claimed" in found["job"]
+    assert "▶ running" in found["job"]
     assert "1, order_id=42" in found["job"]
     assert "1/3" in found["job"]
     assert "somebody" in found["job"]
@@ -45,7 +45,7 @@ def test_every_list_shows_its_rows(boss):
     assert "2.0 s" in found["donejob"]
     assert "held" in found["queuestate"]
     assert "paused" in found["queuestate"]
-    assert "no heartbeat" in found["worker"]
+    assert "! lost" in found["worker"]
     assert "0 3 * * *" in found["schedule"]
     assert "blue" in found["kv"]
 
@@ -53,16 +53,17 @@ def test_every_list_shows_its_rows(boss):
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ({}, {"waits", "runs", "later", "failed"}),
+        ({}, {"waits", "runs", "held", "later", "failed"}),
         ({"status": "pending"}, {"waits", "failed"}),
-        ({"status": "claimed"}, {"runs"}),
+        ({"status": "claimed"}, {"runs", "held"}),
+        ({"status": "running"}, {"runs"}),
         ({"status": "scheduled"}, {"later"}),
         ({"queue": "b"}, {"runs"}),
         ({"queue": "nowhere"}, set()),
         ({"queue": "a\x00"}, set()),
         ({"task": "shop.charge"}, {"later"}),
         ({"errors": "yes"}, {"failed"}),
-        ({"errors": "no"}, {"waits", "runs", "later"}),
+        ({"errors": "no"}, {"waits", "runs", "held", "later"}),
         ({"late": "minute"}, {"failed"}),
         ({"late": "day"}, set()),
         ({"status": "pending", "errors": "no", "queue": "a"}, {"waits"}),
@@ -71,12 +72,13 @@ def test_every_list_shows_its_rows(boss):
 def test_filters(boss, query, expected):
     JobFactory(queue="a", args=["waits"])
     JobFactory(queue="b", args=["runs"], claimed=True)
+    JobFactory(queue="c", args=["held"], claimed=True, started=False)
     JobFactory(queue="a", args=["later"], scheduled=True, task="shop.charge")
     JobFactory(
         queue="a", args=["failed"], errors=[{"attempt": 1, "message": "x"}], run_at=ago(3600), enqueued_at=ago(3700)
     )
     page = words(boss.get("job", **query))
-    assert {name for name in ("waits", "runs", "later", "failed") if f'"{name}"' in page} == expected
+    assert {name for name in ("waits", "runs", "held", "later", "failed") if f'"{name}"' in page} == expected
 
 
 def test_filter_choices_list_existing_queues_and_tasks(boss):

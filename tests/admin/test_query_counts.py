@@ -15,6 +15,7 @@ pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
 LISTS = {
     "job": ({}, 5),
     "job by state": ({"status": "pending"}, 5),
+    "job running": ({"status": "running"}, 5),
     "job by queue": ({"queue": "default"}, 5),
     "job by task": ({"task": "tests.app.tasks.add"}, 5),
     "job with errors": ({"errors": "yes"}, 5),
@@ -27,7 +28,7 @@ LISTS = {
     "deadjob by error": ({"error": "boom"}, 4),
     "deadjob by argument": ({"q": "a:1"}, 4 + search.WINDOW // search.STEP),
     "donejob": ({}, 3),
-    "queuestate": ({}, 2),
+    "queuestate": ({}, 3),
     "worker": ({}, 2),
     "schedule": ({}, 2),
     "kv": ({}, 2),

@@ -95,14 +95,17 @@ def count_done() -> int:
 def test_after_an_outage_living_workers_renew_before_any_reaps(database, site):
     """The outage is longer than the lease; no job is taken."""
     handle = tasks.sleep.using(lease=2).enqueue(10)
-    for _ in range(2):
-        site.start(LEASE=4, REAPER_INTERVAL=0.2)
+    workers = [site.start_ready(LEASE=4, REAPER_INTERVAL=0.2) for _ in range(2)]
     eventually(lambda: live(handle.id).started, 30)
     postgres.stop()
     time.sleep(3)
     postgres.start_again()
     eventually(lambda: count_done() == 1, 60)
     assert handle.job().attempts == 1
+    for worker in workers:
+        worker.wait_for_log("INFO database available again seconds=")
+        lines = worker.log().count("WARNING database unavailable, trying again until it responds what=")
+        assert 1 <= lines <= 2, "one of the supervisor, and one of its process"
 
 
 def test_a_cancel_reaches_a_running_task_within_a_second_without_notify(database, site):

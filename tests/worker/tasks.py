@@ -72,6 +72,16 @@ def raise_it(name: str) -> None:
             raise djqueue.Retry(delay="60")
 
 
+@djqueue.task(retry=djqueue.Fixed(0))
+def refuse(argument: str) -> None:
+    raise LookupError("not there")
+
+
+@djqueue.task(retry=djqueue.Fixed(0))
+async def arefuse(argument: str) -> None:
+    raise LookupError("not there")
+
+
 @djqueue.task
 def return_unstorable() -> object:
     return object()
@@ -369,6 +379,46 @@ async def refuse_to_be_cancelled() -> str:
     except asyncio.CancelledError:
         asyncio.current_task().uncancel()
     return "went on"
+
+
+@djqueue.task
+def only_wait_for_cancel() -> bool:
+    """Without a connection: a timeout that interrupts connecting leaves an open connection to the garbage collector."""
+    return djqueue.current_job().wait_for_cancel()
+
+
+class Closing:
+    """A connection whose closing waits, after the code of the task has ended."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def hold_up(self, method: str) -> None:
+        connection = connections[config().database]
+        connection.ensure_connection()
+
+        def wait() -> None:
+            delattr(connection, method)
+            self.begun.set()
+            self.go_on.wait(30)
+            getattr(connection, method)()
+
+        setattr(connection, method, wait)
+
+
+closing = Closing()
+
+
+@djqueue.task(max_attempts=1)
+async def aclose_late() -> str:
+    await sync_to_async(closing.hold_up)("close")
+    return "succeeded"
+
+
+@djqueue.task(max_attempts=1)
+def close_late() -> str:
+    closing.hold_up("close_if_unusable_or_obsolete")
+    return "succeeded"
 
 
 @djqueue.task

@@ -97,6 +97,32 @@ def test_worker_rows_list_all_processes(database, site):
     assert all(row.stopped_at for row in rows(Worker).all())
 
 
+@pytest.mark.databases("postgresql")
+def test_the_counts_of_killed_processes_stay_in_their_rows(database, site):
+    """Of a process that the supervisor replaces, and of the last one, which is killed with its supervisor."""
+    worker = site.start_ready("--threads", "1", "--exclude", "other")
+    [first] = rows(Worker)
+    assert first.queues == {"queues": [], "exclude": ["other"]}
+    tasks.double.enqueue_many([call(n) for n in range(5)])
+    eventually(lambda: counts(first) == (5, 0, False), 20)
+    handle = tasks.sleep_at_first.enqueue(60)
+    eventually(lambda: counts(first) == (5, 1, False), 20)
+    os.kill(first.pid, signal.SIGKILL)
+    eventually(lambda: counts(first) == (5, 0, True), 20)
+    assert handle.wait(30).completed
+    [second] = eventually(lambda: rows(Worker).filter(stopped_at=None).exclude(name="quarantine"), 20)
+    assert tasks.double.enqueue(1).wait(30).completed
+    eventually(lambda: counts(second) == (1, 0, False), 20)
+    os.kill(worker.pid, signal.SIGKILL)
+    eventually(lambda: not worker.members(), 10)
+    assert [counts(row) for row in (first, second)] == [(5, 0, True), (1, 0, False)]
+
+
+def counts(row: Worker) -> tuple[int, int, bool]:
+    row = rows(Worker).get(pk=row.pk)
+    return row.finished, row.running, row.stopped_at is not None
+
+
 @pytest.mark.databases(*PLAIN)
 @pytest.mark.parametrize("processes", [0, 1])
 def test_schedules_of_code_and_of_the_table_fire(database, site, tmp_path, processes):

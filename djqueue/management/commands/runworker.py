@@ -27,7 +27,7 @@ from djqueue.worker.single_process import SingleProcess
 from djqueue.worker.supervisor.supervisor import Supervisor
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 CAN_FORK = hasattr(os, "fork")
 MEGABYTE = 1024 * 1024
 

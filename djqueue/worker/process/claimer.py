@@ -207,6 +207,7 @@ class Claimer:
     def _hand_over(self, holding: Holding) -> None:
         """Hand a suspect over to the supervisor, which runs it alone in the quarantine process."""
         assert self.hand_over is not None
+        _log_suspect(holding.job)
         self.hand_over(holding.job)
         # The supervisor holds it now: it reads what was sent even if this process dies.
         self.in_hand.drop(holding)
@@ -222,11 +223,12 @@ class Claimer:
                     put = unknown_tasks.put_back(queue, tasks)
                 if put:
                     details = (queue, sorted(tasks), put)
-                    logger.warning("jobs of unknown tasks put back queue=%s tasks=%s jobs=%d", *details)
+                    logger.info("put back without a claim queue=%s tasks=%s jobs=%d", *details)
 
     def _keep_one_alone(self, holdings: list[Holding]) -> None:
         """Keep the first suspect, and give back all other jobs that have not started."""
         self.alone = next(holding for holding in holdings if holding.job.row.crashes)
+        _log_suspect(self.alone.job)
         self.alone_submitted = False
         others = [*holdings, *self.pool.take_back()]
         self.completer.give_back(holding for holding in others if holding is not self.alone)
@@ -241,3 +243,8 @@ class Claimer:
             self.alone_submitted = True
             self.pool.submit([self.alone])
         return False
+
+
+def _log_suspect(job: ClaimedJob) -> None:
+    details = (job.id, job.task, job.queue, job.attempt, job.max_attempts, job.row.crashes)
+    logger.warning("quarantined, runs alone job=%s task=%s queue=%s attempt=%d/%d crashes=%d", *details)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -13,7 +12,7 @@ from django.db import reset_queries
 
 from djqueue.core.log import logger
 from djqueue.core.records import Settled, Settlement
-from djqueue.lifecycle import announce, settle
+from djqueue.lifecycle import announce, outcome_log, settle
 from djqueue.states import Outcome
 from djqueue.worker.outages import Outages, pause
 from djqueue.worker.threads import Fatal, VitalThread
@@ -119,8 +118,10 @@ class Completer:
                 # The database refuses the data of this outcome: fail the job with an error that can be stored.
                 refused.append((holding, settle.nack(holding.job, f"outcome cannot be stored: {answer}")))
             else:
+                # Only the class of the error, whose message may contain the data that was refused.
+                details = (holding.job.id, holding.job.task, type(answer).__name__)
                 logger.error(
-                    "outcome rejected by the database, left to the reaper job=%s error=%s", holding.job.id, answer
+                    "outcome rejected by the database, left to the reaper job=%s task=%s exception=%s", *details
                 )
                 self._finish(holding, settlement, Settled(Outcome.LOST))
         if refused:
@@ -133,7 +134,9 @@ class Completer:
             return
         try:
             if self.in_hand.drop(holding):  # else it was given back while it ran, and has ended after all
-                _log(holding, settlement, answer)
+                job = holding.job
+                outcome_log.write(job, job.attempt, settlement, answer, holding.seconds, holding.error)
+                holding.error = None  # its traceback refers to this holding
                 if announce.has_receivers(holding.job.task, answer.outcome):
                     self.call(partial(announce.settled, holding.job, settlement, answer))
                 self.settled()
@@ -150,14 +153,3 @@ class Completer:
                 failures += 1
                 self.outages.failed(f"settling {len(settlements)} jobs", error)
                 time.sleep(pause(failures))
-
-
-def _log(holding: Holding, settlement: Settlement, answer: Settled) -> None:
-    if logger.isEnabledFor(logging.INFO):
-        job = holding.job
-        logger.info(
-            "%s job=%s task=%s queue=%s attempt=%d/%d seconds=%.3f%s",
-            "lease lost" if answer.outcome == Outcome.LOST else answer.outcome,
-            *(job.id, job.task, job.queue, job.attempt, job.max_attempts, holding.seconds),
-            f" error={settlement.error.splitlines()[0]!r:.200}" if settlement.error else "",
-        )

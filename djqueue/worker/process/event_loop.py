@@ -7,7 +7,6 @@ import concurrent.futures
 
 from djqueue.core.log import logger
 from djqueue.core.records import Settlement
-from djqueue.exceptions import TaskTimeout
 from djqueue.lifecycle import settle
 from djqueue.worker.threads import Fatal, VitalThread
 
@@ -90,7 +89,7 @@ class EventLoop:
                 # A cancel that was raised outside the task's own code, or something that should not happen: without an
                 # outcome, the job would be held forever.
                 cancelled = isinstance(error, asyncio.CancelledError) and holding.cancel_requested
-                settlement = settle.cancel(holding.job) if cancelled else settle.nack(holding.job, error)
+                settlement = settle.cancel(holding.job) if cancelled else executor.failed(holding, error)
             finally:
                 self.tasks.pop(holding, None)
         if settlement is not None:
@@ -103,11 +102,4 @@ class EventLoop:
             return None
         if holding.cancel_requested and not holding.job.cancel_requested:  # requested while this waited for its turn
             return settle.cancel(holding.job)
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                settlement = await executor.aexecute(holding)
-            if not limit.expired():
-                return settlement
-        except TimeoutError:
-            pass
-        return settle.nack(holding.job, TaskTimeout("ran past its timeout"))
+        return await executor.aexecute(holding, timeout)

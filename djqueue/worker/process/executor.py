@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from djqueue.core.log import logger
 from djqueue.core.options import resolve
 from djqueue.core.records import Settlement
 from djqueue.current import CurrentJob, _current
-from djqueue.exceptions import Cancelled, PermanentFailure, Retry, Snooze
+from djqueue.exceptions import Cancelled, PermanentFailure, Retry, Snooze, TaskTimeout
 from djqueue.lifecycle import announce, settle
 from djqueue.lifecycle.claim import ClaimedJob
 from djqueue.worker.os_process import end_if_forked
@@ -27,6 +27,8 @@ from .in_hand import Holding
 
 HOME = os.getcwd()
 
+Within = Callable[[Callable[[], Any]], Any]  # calls a function, and raises TaskTimeout in it if it runs too long
+
 
 def timeout_of(job: ClaimedJob) -> float | None:
     """Return the timeout of a job in seconds; None if it has none."""
@@ -34,71 +36,105 @@ def timeout_of(job: ClaimedJob) -> float | None:
     return None if timeout is None else seconds(timeout, "timeout")
 
 
-def execute(holding: Holding) -> Settlement:
+def execute(holding: Holding, within: Within) -> Settlement:
     """Run one claimed job of a plain function and return its outcome."""
     task = registry.find(holding.job.task)
     assert task is not None
     announce.started([holding.job])
     try:
-        return call(task.func, holding)
+        return call(task.func, holding, within)
     finally:
         clean_up(holding.job)
 
 
-async def aexecute(holding: Holding) -> Settlement:
+async def aexecute(holding: Holding, timeout: float | None) -> Settlement:
     """Run one claimed job of a coroutine function; its synchronous code has a thread of its own."""
     task = registry.find(holding.job.task)
     assert task is not None
     async with ThreadSensitiveContext() as context:
         if signals.job_started.receivers:
-            await sync_to_async(announce.started)([holding.job])
+            await undisturbed(sync_to_async(announce.started)([holding.job]))
         try:
-            return await acall(task.func, holding)
+            return await acall(task.func, holding, timeout)
         finally:
             if context in SyncToAsync.context_to_thread_executor:  # it ran synchronous code
-                await sync_to_async(close_all)(holding.job)
+                await undisturbed(sync_to_async(close_all)(holding.job))
 
 
-def call(func: Callable[..., Any], holding: Holding) -> Settlement:
+async def undisturbed(work: Coroutine[Any, Any, None]) -> None:
+    """Await to the end what is not the task's own code: a cancel request does not end it, or connections would leak."""
+    future = asyncio.ensure_future(work)
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if current := asyncio.current_task():
+                current.uncancel()
+    future.result()
+
+
+def call(func: Callable[..., Any], holding: Holding, within: Within) -> Settlement:
     """Call the function; never raises."""
     job = holding.job
     reset = _current.set(CurrentJob(holding))
-    try:
+
+    def own_code() -> Any:
         with end_if_forked():
-            result = func(*job.args, **job.kwargs)
-        return settle.ack(job, result)
+            return func(*job.args, **job.kwargs)
+
+    try:
+        return settle.ack(job, within(own_code))
     except BaseException as error:
-        return failed(job, error)
+        return failed(holding, error)
     finally:
         _current.reset(reset)
 
 
-async def acall(func: Callable[..., Any], holding: Holding) -> Settlement:
-    """Await the coroutine; raises only when the worker itself is being stopped."""
+async def acall(func: Callable[..., Any], holding: Holding, timeout: float | None) -> Settlement:
+    """Await the coroutine; never raises."""
     job = holding.job
     reset = _current.set(CurrentJob(holding))
     if holding.cancel_requested and (task := asyncio.current_task()):
-        task.cancel()  # requested in an earlier attempt: raised at the first await, as in a running coroutine
-    try:
+        task.cancel()  # requested before it started: raised at the first await, as in a running coroutine
+
+    async def own_code() -> Any:
         with end_if_forked():
-            result = await func(*job.args, **job.kwargs)
-        return settle.ack(job, result)
+            return await func(*job.args, **job.kwargs)
+
+    try:
+        return settle.ack(job, await awithin(timeout, own_code))
     except asyncio.CancelledError as error:
         if holding.cancel_requested:
             return settle.cancel(job)
-        return failed(job, error)
+        return failed(holding, error)
     except BaseException as error:
-        return failed(job, error)
+        return failed(holding, error)
     finally:
         _current.reset(reset)
 
 
-def failed(job: ClaimedJob, error: BaseException) -> Settlement:
-    """Return the outcome for what a task raised; an invalid one, such as a snooze into the past, is a failure."""
+async def awithin(seconds: float | None, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Await the coroutine; raise TaskTimeout if it ran into its timeout, whatever it made of being cancelled."""
     try:
-        return verdict(job, error)
+        async with asyncio.timeout(seconds) as limit:
+            result = await work()
+    except BaseException as error:
+        if limit.expired():
+            raise TaskTimeout from error
+        raise
+    if limit.expired():
+        raise TaskTimeout
+    return result
+
+
+def failed(holding: Holding, error: BaseException) -> Settlement:
+    """Return the outcome for what a task raised; an invalid one, such as a snooze into the past, is a failure."""
+    holding.error = error
+    try:
+        return verdict(holding.job, error)
     except Exception as nonsense:
-        return settle.nack(job, nonsense)
+        holding.error = nonsense
+        return settle.nack(holding.job, nonsense)
 
 
 def verdict(job: ClaimedJob, error: BaseException) -> Settlement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ from uuid import UUID
 
 from django.db import close_old_connections
 
+from djqueue.core.log import logger
 from djqueue.core.records import Renew, Settlement
 from djqueue.lifecycle import lease
 from djqueue.lifecycle.claim import ClaimedJob
@@ -39,6 +41,7 @@ class Holding:
     cancel_requested: bool = field(init=False)
     claim: tuple[UUID, UUID] = field(init=False)
     progress: str | None = None  # reported by the task and not yet written
+    error: BaseException | None = None  # what the task raised, until it is logged
 
     def __post_init__(self) -> None:
         self.cancel_requested = self.job.cancel_requested
@@ -215,6 +218,10 @@ class Starter:
             self.give_back([holding])
             return False
         self.in_hand.start(holding, timeout)
+        if logger.isEnabledFor(logging.DEBUG):
+            job = holding.job
+            details = (job.id, job.task, job.queue, job.attempt, job.max_attempts)
+            logger.debug("started job=%s task=%s queue=%s attempt=%d/%d", *details)
         return True
 
     def mark(self, holdings: list[Holding]) -> None:

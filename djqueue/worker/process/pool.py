@@ -10,7 +10,6 @@ from django.db import close_old_connections
 
 from djqueue.core.log import logger
 from djqueue.core.records import Settlement
-from djqueue.lifecycle import settle
 from djqueue.worker.os_process import end_if_forked
 from djqueue.worker.outages import Outages
 from djqueue.worker.threads import Fatal, VitalThread
@@ -152,9 +151,8 @@ class ThreadPool:
             timeout = executor.timeout_of(holding.job)
             if not self.starter.start(holding, timeout):
                 return
-            settlement = self.timeouts.call(slot, timeout, lambda: executor.execute(holding), self.timed_out)
+            settlement = executor.execute(holding, lambda work: self.timeouts.call(slot, timeout, work, self.timed_out))
         except BaseException as error:
-            # A timeout that was raised after the end of the task, or something that should not happen: without an
-            # outcome, the job would be held forever.
-            settlement = settlement or settle.nack(holding.job, error)
+            # Something that should not happen: without an outcome, the job would be held forever.
+            settlement = settlement or executor.failed(holding, error)
         self.completer.report(holding, settlement)

@@ -103,7 +103,7 @@ class Worker:
         for holding in filter(None, map(held.get, lost)):
             if not holding.lost and not holding.reported:  # if it has ended, the completer will find out
                 holding.lose()
-                logger.warning("lease lost job=%s task=%s", holding.job.id, holding.job.task)
+                logger.warning("lease lost %s", _details(holding.job))
 
     def send_signal(self, relayed: announce.Relayed) -> None:
         """Send a signal for the supervisor."""
@@ -161,10 +161,14 @@ class Worker:
             self.wakeup.clear()
         left = [holding for holding in list(self.in_hand.held.values()) if not holding.reported]
         for holding in left:
-            logger.warning("released while running job=%s task=%s", holding.job.id, holding.job.task)
+            logger.warning("released while running %s", _details(holding.job))
         self.completer.give_back(left)
         self.completer.close(LAST_FLUSH)
         if not left:
             self.pool.stop(max(1.0, min(config().shutdown_grace, self.deadline - time.monotonic())))
         self.outages.stop()
         connections.close_all()
+
+
+def _details(job: ClaimedJob) -> str:
+    return f"job={job.id} task={job.task} queue={job.queue} attempt={job.attempt}/{job.max_attempts}"

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 
 from djqueue import maintenance
 from djqueue.schedules.in_code import valid_declarations
+from djqueue.sql.workers import HEARTBEAT_INTERVAL
 from djqueue.worker.held_jobs import HeldJobs
 from djqueue.worker.options import Options
 from djqueue.worker.outages import Outages
 from djqueue.worker.threads import Fatal
 
-from .heartbeats import INTERVAL, Heartbeats, ProcessStatus, delete_old
+from .heartbeats import Heartbeats, ProcessStatus, delete_old
 from .leases import Leases, UpdateCallback
 from .periodic import Periodic, PeriodicThread
 from .reaper import Reaper
@@ -38,7 +39,7 @@ class Background:
         self.statuses = statuses
         self.heartbeats = Heartbeats(options, supervisor)
         self.leases = Leases(held_jobs, update_jobs, self.outages, fatal)
-        works = [Periodic(HEARTBEAT, self.beat, INTERVAL)]
+        works = [Periodic(HEARTBEAT, self.beat, HEARTBEAT_INTERVAL)]
         self.loops: list[Outages | Leases | PeriodicThread | Scheduler] = [self.outages, self.leases]
         if options.maintenance:
             # Each sweep on its own, so that a failure of one does not skip the others.

@@ -248,7 +248,10 @@ class Children:
             if code == 0 and not child.draining:  # a burst is over
                 self.wanted = max(0, self.wanted - 1)
         else:
-            logger.error("%s pid=%d running=%d held=%d", left.reason, child.pid, running, len(entries))
+            details = (left.reason, child.pid, running, len(entries))
+            # The kernel says to nobody else that it has ended a process for its memory.
+            hint = " hint='out of memory, or killed by an operator'" if code == -signal.SIGKILL else ""
+            logger.error("%s pid=%d running=%d held=%d%s", *details, hint)
             self._back_off(child)
         child.held_jobs.clear()
         if child.held_jobs is not self.quarantine.held_jobs:

@@ -7,16 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import DateTimeField
-from django.db.models.expressions import RawSQL
-
 import djqueue
 from djqueue.conf import config
 from djqueue.models import Worker
-from djqueue.sql import statements
+from djqueue.sql import statements, workers
 from djqueue.worker.options import Options
 
-INTERVAL = 5.0
 DELETED_AFTER = timedelta(days=1)
 
 
@@ -58,26 +54,23 @@ class Heartbeats:
             status.stop_written = row.stopped_at is not None
 
     def _row(self, status: ProcessStatus) -> Worker:
-        # The database's clock, read by the statement that writes the row.
-        database = statements()
-        clock = DateTimeField()
-        now = RawSQL(database.now_sql(), [], clock)
-        reported_at = RawSQL(database.later_sql(-status.silent_for), [], clock)
+        database, options = statements(), self.options
+        now = workers.clock(database)  # read by the statement that writes the row
         return Worker(
             identity=status.identity,
-            name=f"{self.options.name[:200]} quarantine".lstrip() if status.quarantine else self.options.name,
+            name=f"{options.name[:200]} quarantine".lstrip() if status.quarantine else options.name,
             supervisor=self.supervisor,
             host=self.host,
             pid=status.pid,
-            queues=list(self.options.queues),  # type: ignore[misc]
-            threads=self.options.threads,
-            running=status.running,
+            queues=workers.stored_queues(options.queues, options.exclude, claims=not status.quarantine),
+            threads=1 if status.quarantine else options.threads,
+            running=0 if status.stopped else status.running,
             finished=status.finished,
             memory=status.memory,
             version=djqueue.__version__,
             draining=status.draining,
             started_at=now,  # written once
-            heartbeat_at=reported_at,
+            heartbeat_at=workers.clock(database, -status.silent_for),
             stopped_at=now if status.stopped else None,
         )
 

@@ -490,7 +490,7 @@ def test_a_coroutine_cannot_end_between_the_wake_up_and_its_cancel(working, data
 
 
 def test_a_task_that_waits_for_a_cancel_runs_into_its_timeout(working, database):
-    handle = tasks.wait_for_cancel.using(timeout=0.3, max_attempts=1).enqueue(None)
+    handle = tasks.only_wait_for_cancel.using(timeout=0.3, max_attempts=1).enqueue()
     assert handle.wait(5).record.errors[0]["exception"] == "djqueue.exceptions.TaskTimeout"
 
 
@@ -500,3 +500,37 @@ def test_a_task_that_waits_for_a_cancel_learns_that_its_lease_is_lost(working, d
     [holding] = working.worker.in_hand.held.values()
     working.worker.update([], [holding.claim])
     assert handle.wait(5).record.errors[0]["exception"] == "djqueue.exceptions.LeaseLost"
+
+
+@pytest.fixture
+def closing(monkeypatch):
+    monkeypatch.setattr(tasks, "closing", found := tasks.Closing())
+    yield found
+    found.go_on.set()
+
+
+@pytest.mark.parametrize("task", [tasks.close_late, tasks.aclose_late])
+def test_a_timeout_after_the_end_of_the_tasks_code_changes_nothing(working, database, closing, task):
+    """It comes while the connections of the task are being closed."""
+    handle = task.using(timeout=1).enqueue()
+    assert closing.begun.wait(20)
+    [holding] = working.worker.in_hand.held.values()
+    eventually(lambda: time.monotonic() > holding.started_at + 1.5)
+    closing.go_on.set()
+    record = handle.wait(10).record
+    assert (record.status, record.result, record.errors) == ("done", "succeeded", [])
+
+
+def test_a_cancel_after_the_end_of_a_coroutine_changes_nothing(working, database, closing):
+    """It comes while the connections of the task are being closed, which it does not interrupt."""
+    handle = tasks.aclose_late.enqueue()
+    assert closing.begun.wait(20)
+    handle.cancel()
+    [holding] = working.worker.in_hand.held.values()
+    eventually(lambda: holding.cancel_requested)
+    arrived = threading.Event()
+    working.worker.pool.loop.loop.call_soon_threadsafe(arrived.set)  # behind the cancel
+    assert arrived.wait(10)
+    closing.go_on.set()
+    record = handle.wait(10).record
+    assert (record.status, record.result) == ("done", "succeeded")
