@@ -81,6 +81,7 @@ async def acall(func: Callable[..., Any], holding: Holding) -> Settlement:
         task.cancel()  # requested in an earlier attempt: raised at the first await, as in a running coroutine
     try:
         with end_if_forked():
+            await job.aload()
             result = await func(*job.args, **job.kwargs)
         return settle.ack(job, result)
     except asyncio.CancelledError as error:
