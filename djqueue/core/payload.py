@@ -31,13 +31,7 @@ _QUOTED_MARK = f'"{tags.MARK}'
 _OPENED_MARK = f'{{"{tags.MARK}'
 _QUOTED_MODEL = f'"{tags.MODEL}"'
 
-
-def _refuse(value: Any) -> Any:
-    """Refuse what only pretends to be of a JSON type, as a lazy object does."""
-    raise InvalidPayload(f"A value of type {type(value).__name__} cannot be stored. {remedy(value)}")
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_refuse).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def encode(value: Any, path: str) -> str:

@@ -67,9 +67,7 @@ class Signature:
         if count > self.most:
             found.append(f"at most {self.most} positional arguments are accepted, got {count}")
         missing = [
-            repr(name)
-            for name in self.required
-            if name not in taken and (name not in kwargs or name not in self.named)
+            repr(name) for name in self.required if name not in taken and (name not in kwargs or name not in self.named)
         ]
         if missing:
             found.append(f"missing {', '.join(missing)}")

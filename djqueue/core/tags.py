@@ -23,7 +23,7 @@ from django.utils.duration import duration_string
 
 from djqueue.exceptions import InvalidPayload
 
-from .async_twins import twin
+from .async_twins import refuse_event_loop, twin
 
 MARK = "$"
 DICT, MODEL, UNSTORABLE = "$dict", "$model", "$unstorable"
@@ -42,6 +42,7 @@ class ModelReference:
 
     def get(self) -> Model:
         """Read the row. Raise DoesNotExist if it is gone, InvalidPayload if the model is not installed."""
+        refuse_event_loop()
         try:
             model: Any = apps.get_model(self.label)
         except (LookupError, ValueError):
@@ -158,7 +159,7 @@ def _load(name: str, content: Any) -> Any:
     if name in TAGS:  # the content may be sensitive: the message does not contain it
         raise InvalidPayload(f"Invalid tag {name!r} in the stored JSON: its value cannot be read.")
     raise InvalidPayload(
-        f'Unknown tag {name!r:.80} in the stored JSON. Valid tags: {", ".join(TAGS)}. A dictionary with a single key '
+        f"Unknown tag {name!r:.80} in the stored JSON. Valid tags: {', '.join(TAGS)}. A dictionary with a single key "
         f'that begins with "{MARK}" is written as {{"{DICT}": {{…}}}}.'
     )
 
