@@ -10,7 +10,7 @@ import time
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import transaction
+from django.db import connections, transaction
 
 import djqueue
 from djqueue import call, current, kv, maintenance, schedules
@@ -118,7 +118,10 @@ def test_a_project_that_allows_it_may_block_in_async_code(database, monkeypatch)
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
 
     async def block():
-        return kv.get("a", 5)
+        try:
+            return kv.get("a", 5)
+        finally:
+            connections.close_all()  # of the thread of the event loop
 
     assert async_to_sync(block)() == 5
 
