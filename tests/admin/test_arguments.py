@@ -47,6 +47,7 @@ SHOWN = [
     "\"Decimal('1')\"",
 ]
 ECHO = "tests.app.tasks.echo"
+SUBTRACT = "tests.app.tasks.subtract"
 
 
 def test_the_page_of_a_job_shows_arguments_and_result_readably(boss):
@@ -105,7 +106,7 @@ def test_arguments_of_other_types_can_be_edited(boss):
     ],
 )
 def test_arguments_that_cannot_be_used_are_a_form_error(boss, args, kwargs, problem):
-    job = DeadJobFactory(task="tests.app.tasks.add", args=[1])
+    job = DeadJobFactory(task=SUBTRACT, args=[1])
     assert problem in words(boss.do("deadjob", "requeue_edited", job.pk, args=args, kwargs=kwargs))
     assert not rows(Job).exists()
 
@@ -155,7 +156,7 @@ def test_a_schedule_with_arguments_of_other_types_can_be_added(boss):
     ("args", "problem"), [("[]", "missing &#x27;a&#x27;"), ("[1, 2, 3]", "got 3"), ('[{"$x": 1}]', "Unknown tag")]
 )
 def test_a_schedule_whose_arguments_do_not_fit_is_a_form_error(boss, args, problem):
-    response = boss.client.post(boss.url("schedule", "add/"), SCHEDULE | {"name": "s", "args": args})
+    response = boss.client.post(boss.url("schedule", "add/"), SCHEDULE | {"name": "s", "task": SUBTRACT, "args": args})
     assert problem in str(response.context["adminform"].form.errors["args"])
     assert not rows(Schedule).exists()
 

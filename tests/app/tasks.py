@@ -8,8 +8,13 @@ import djqueue
 
 
 @djqueue.task
-def add(a: int, b: int = 0) -> int:
+def add(a: int = 0, b: int = 0) -> int:
     return a + b
+
+
+@djqueue.task
+def subtract(a: int, b: int = 0) -> int:
+    return a - b
 
 
 @djqueue.task

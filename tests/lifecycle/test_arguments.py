@@ -16,7 +16,7 @@ from djqueue import ModelReference, call
 from djqueue.core.tags import UnstorableResult
 from djqueue.models import DeadJob, DoneJob, Job, Schedule
 from tests.app.models import Place, ProxyPlace, Shop, Ticket
-from tests.app.tasks import add, echo, later, log_in
+from tests.app.tasks import add, echo, later, log_in, subtract
 from tests.factories import DeadJobFactory, JobFactory
 from tests.tools import claim_one, rows, statements_sent
 
@@ -187,23 +187,21 @@ def test_a_declared_schedule_is_not_written_again_unless_an_argument_changed(dat
 
 
 def by_name(*args, **kwargs):
-    return djqueue.enqueue("tests.app.tasks.add", args, kwargs)
-
-
-def in_schedule(*args, **kwargs):
-    djqueue.schedules.create("s", task=add, every=60, args=args, kwargs=kwargs)
+    return djqueue.enqueue("tests.app.tasks.subtract", args, kwargs)
 
 
 FORMS = {
-    "enqueue": add.enqueue,
-    "delay": add.delay,
-    "using": add.using(queue="q").enqueue,
-    "on_commit": add.using(on_commit=True).enqueue,
-    "aenqueue": async_to_sync(add.aenqueue),
-    "enqueue_many": lambda *args, **kwargs: add.enqueue_many([call(1), call(*args, **kwargs)]),
-    "mixed enqueue_many": lambda *args, **kwargs: djqueue.enqueue_many([add.call(1), add.call(*args, **kwargs)]),
-    "lazy enqueue_many": lambda *args, **kwargs: add.enqueue_many(call(*args, **kwargs) for _ in range(1)),
-    "on_commit enqueue_many": lambda *a, **kw: add.using(on_commit=True).enqueue_many([call(1), call(*a, **kw)]),
+    "enqueue": subtract.enqueue,
+    "delay": subtract.delay,
+    "using": subtract.using(queue="q").enqueue,
+    "on_commit": subtract.using(on_commit=True).enqueue,
+    "aenqueue": async_to_sync(subtract.aenqueue),
+    "enqueue_many": lambda *args, **kwargs: subtract.enqueue_many([call(1), call(*args, **kwargs)]),
+    "mixed enqueue_many": lambda *args, **kwargs: djqueue.enqueue_many(
+        [subtract.call(1), subtract.call(*args, **kwargs)]
+    ),
+    "lazy enqueue_many": lambda *args, **kwargs: subtract.enqueue_many(call(*args, **kwargs) for _ in range(1)),
+    "on_commit enqueue_many": lambda *a, **kw: subtract.using(on_commit=True).enqueue_many([call(1), call(*a, **kw)]),
     "by name": by_name,
 }
 
@@ -216,11 +214,11 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(databa
         ((), {}, "missing 'a'"),
         ((1, 2, 3), {}, "at most 2 positional arguments are accepted, got 3"),
         ((1,), {"bb": 2}, "unexpected argument 'bb'"),
-        ((1,), {"delay": 10}, r"use add.using\(delay=10\).enqueue\(...\)"),
+        ((1,), {"delay": 10}, r"use subtract.using\(delay=10\).enqueue\(...\)"),
     ]:
         with pytest.raises(djqueue.InvalidArguments, match=mistake) as error, transaction.atomic(using=database):
             enqueue(*args, **kwargs)
-        assert "tests.app.tasks.add(a, b=...)" in str(error.value)
+        assert "tests.app.tasks.subtract(a, b=...)" in str(error.value)
         if "enqueue_many" in form:
             assert str(error.value).startswith("item 0: " if form.startswith("lazy") else "item 1: ")
     assert not rows(Job).exists()
@@ -228,7 +226,7 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(databa
 
 def test_a_bad_call_late_in_a_batch_leaves_nothing(database):
     with pytest.raises(djqueue.InvalidArguments, match="item 2500: "):
-        add.enqueue_many(call(*[n] * (1 if n != 2500 else 3)) for n in range(3000))
+        subtract.enqueue_many(call(*[n] * (1 if n != 2500 else 3)) for n in range(3000))
     assert not rows(Job).exists()
 
 
@@ -238,9 +236,11 @@ def test_a_task_that_is_not_registered_here_is_not_checked(database):
 
 def test_schedules_with_arguments_that_do_not_fit_are_refused(database):
     with pytest.raises(djqueue.InvalidOption, match="missing 'a'"):
-        djqueue.schedules.create("s", task=add, every=60)
-    assert "unexpected argument 'c'" in djqueue.schedules.problems("s", task=add, every=60, kwargs={"c": 1})["args"]
-    djqueue.schedules.create("s", task=add, every=60, args=[1])
+        djqueue.schedules.create("s", task=subtract, every=60)
+    assert (
+        "unexpected argument 'c'" in djqueue.schedules.problems("s", task=subtract, every=60, kwargs={"c": 1})["args"]
+    )
+    djqueue.schedules.create("s", task=subtract, every=60, args=[1])
     with pytest.raises(djqueue.InvalidOption, match="got 3"):
         djqueue.schedules.update("s", args=[1, 2, 3])
     assert rows(Schedule).get().args == [1]
@@ -248,14 +248,14 @@ def test_schedules_with_arguments_that_do_not_fit_are_refused(database):
 
 def test_a_schedule_of_another_release_still_fires(database):
     """Its row may have arguments for a newer version of the task than this process has."""
-    djqueue.schedules.create("s", task=add, every=60, args=[1])
+    djqueue.schedules.create("s", task=subtract, every=60, args=[1])
     rows(Schedule).update(args=[1, 2, 3], next_at=datetime(2026, 1, 1, tzinfo=UTC))
     assert djqueue.maintenance.fire_schedules() == 1
     assert rows(Schedule).get().enabled
 
 
 def test_a_requeue_with_arguments_that_do_not_fit_is_refused(database):
-    row = DeadJobFactory(task="tests.app.tasks.add", args=[1], kwargs={"b": 2})
+    row = DeadJobFactory(task="tests.app.tasks.subtract", args=[1], kwargs={"b": 2})
     with pytest.raises(djqueue.InvalidArguments, match="'b' is given twice"):
         djqueue.requeue(row.id, args=[1, 2])
     assert rows(DeadJob).exists()
