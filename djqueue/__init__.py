@@ -7,6 +7,7 @@ from . import kv, maintenance, schedules, signals
 from .core.options import Call
 from .core.records import JobRecord, QueueStats, WaitOutcome
 from .core.retries import Exponential, Fixed, NoRetry
+from .core.tags import ModelReference, UnstorableResult
 from .current import current_job
 from .exceptions import (
     Cancelled,
@@ -14,6 +15,7 @@ from .exceptions import (
     DuplicateJob,
     DuplicateSchedule,
     DuplicateTask,
+    InvalidArguments,
     InvalidOption,
     InvalidPayload,
     KvValueTooLarge,
@@ -64,12 +66,14 @@ __all__ = [
     "DuplicateTask",
     "Exponential",
     "Fixed",
+    "InvalidArguments",
     "InvalidOption",
     "InvalidPayload",
     "JobHandle",
     "JobRecord",
     "KvValueTooLarge",
     "LeaseLost",
+    "ModelReference",
     "NoRetry",
     "NotDead",
     "PayloadTooLarge",
@@ -82,6 +86,7 @@ __all__ = [
     "Task",
     "TaskTimeout",
     "UnknownSchedule",
+    "UnstorableResult",
     "WaitInTransaction",
     "WaitOutcome",
     "acancel",

@@ -10,8 +10,12 @@ class DjqueueError(Exception):
     """Base class of all errors raised by djqueue."""
 
 
+class InvalidArguments(DjqueueError, TypeError):
+    """The arguments of a call do not fit the signature of its task; nothing was written."""
+
+
 class InvalidPayload(DjqueueError, TypeError, ValueError):
-    """A value cannot be stored as JSON; the message contains its path."""
+    """A value cannot be stored; the message contains its path and what to pass instead."""
 
 
 class PayloadTooLarge(InvalidPayload):

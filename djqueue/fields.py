@@ -7,13 +7,14 @@ keeps its sign, keys keep their order) and are not parsed again by the database 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
 
-from .core.payload import decode
+from .core.payload import decode, decode_typed, encode_typed
 
 
 def exact_collation(connection: BaseDatabaseWrapper) -> str | None:
@@ -43,7 +44,7 @@ class Unreadable(str):
     """A text that is not valid JSON, for example after a manual change. It is displayed and moved unchanged."""
 
 
-def read(text: str | None) -> Any:
+def read(text: str | None, decode: Callable[[str], Any] = decode) -> Any:
     """Return the value of a JSON column, or the Unreadable text, so that one bad value does not hide its row."""
     if text is None:
         return None
@@ -51,6 +52,11 @@ def read(text: str | None) -> Any:
         return decode(text)
     except (ValueError, RecursionError):
         return Unreadable(text)
+
+
+def read_typed(text: str | None) -> Any:
+    """Return the value of a column of arguments or results, or the Unreadable text."""
+    return read(text, decode_typed)
 
 
 class JSONTextField(ExactTextField):
@@ -69,6 +75,26 @@ class JSONTextField(ExactTextField):
 
     def to_python(self, value: Any) -> Any:
         return read(value) if isinstance(value, str) else value
+
+
+class ArgumentsField(JSONTextField):
+    """Arguments or a result: JSON and the types of `core.tags`. Model instances are read as ModelReferences."""
+
+    def deconstruct(self) -> Any:
+        """Name the base class, whose column is the same."""
+        name, _, args, kwargs = super().deconstruct()
+        return name, f"{JSONTextField.__module__}.{JSONTextField.__qualname__}", args, kwargs
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
+        return read_typed(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        if value is None or isinstance(value, Unreadable) or hasattr(value, "resolve_expression"):
+            return value
+        return encode_typed(value, self.name)
+
+    def to_python(self, value: Any) -> Any:
+        return read_typed(value) if isinstance(value, str) else value
 
 
 class CanonicalJSONField(JSONTextField):

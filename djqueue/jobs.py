@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from .core import signatures
 from .core.async_twins import twin
 from .core.durations import Duration
 from .core.options import job_id
@@ -54,6 +55,7 @@ def requeue(
     texts: dict[str, str] = {}
     if args is not None or kwargs is not None:
         record = statements().get(found)
+        _check_arguments(record, args, kwargs)
         texts = encode_arguments(record.task if record else str(found), args or [], kwargs or {}, {})
     item = Requeue(
         id=found,
@@ -134,6 +136,15 @@ class JobHandle:
     ajob = twin(job)
     astatus = twin(status)
     acancel = twin(cancel)
+
+
+def _check_arguments(record: JobRecord | None, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> None:
+    """Raise InvalidArguments if the task of the job cannot be called with these, or else with its own, arguments."""
+    if record is not None:
+        args = record.args if args is None else args
+        kwargs = record.kwargs if kwargs is None else kwargs
+        if isinstance(args, list | tuple) and isinstance(kwargs, Mapping):  # else they are written by hand
+            signatures.check(record.task, len(args), kwargs)
 
 
 def _has_pending_job() -> bool:

@@ -6,6 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from .fields import (
+    ArgumentsField,
     CanonicalJSONField,
     ExactCharField,
     ExactTextField,
@@ -29,8 +30,8 @@ class JobFields(models.Model):
     task = ExactCharField(_("task"), max_length=NAME)
     queue = ExactCharField(_("queue"), max_length=QUEUE)
     priority = models.BigIntegerField(_("priority"))  # lower runs first
-    args = JSONTextField(_("args"), default=list)
-    kwargs = JSONTextField(_("kwargs"), default=dict)
+    args = ArgumentsField(_("args"), default=list)
+    kwargs = ArgumentsField(_("kwargs"), default=dict)
     headers = JSONTextField(_("headers"), default=dict)
     attempts = models.IntegerField(_("attempts"), default=0, db_default=0)  # incremented by the claim
     max_attempts = models.IntegerField(_("max attempts"))
@@ -115,7 +116,7 @@ class DoneJob(JobFields):
         choices=[(s.value, s.label) for s in (Status.DONE, Status.CANCELLED)],
     )
     completed_at = models.DateTimeField(_("completed at"))
-    result = JSONTextField(_("result"), null=True)
+    result = ArgumentsField(_("result"), null=True)
 
     class Meta:
         verbose_name = _("done job")
@@ -171,8 +172,8 @@ class Schedule(models.Model):
     cron = models.CharField(_("cron rule"), max_length=255, default="", db_default="", blank=True)
     every = models.FloatField(_("every (seconds)"), null=True, blank=True)
     timezone = models.CharField(_("time zone"), max_length=64, default="UTC", db_default="UTC")
-    args = JSONTextField(_("args"), default=list)
-    kwargs = JSONTextField(_("kwargs"), default=dict)
+    args = ArgumentsField(_("args"), default=list)
+    kwargs = ArgumentsField(_("kwargs"), default=dict)
     queue = ExactCharField(
         _("queue"), max_length=QUEUE, default="", db_default="", blank=True
     )  # empty for the task's queue

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import time
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
-from django.db import transaction
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connections, transaction
 
 import djqueue
 from djqueue import call, current, kv, maintenance, schedules
 from djqueue import jobs as handle
 from djqueue.models import Job
 from djqueue.waiting.wait import wait_for
+from tests.app.models import Place
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory
 from tests.tools import claim_one, in_thread, rows
@@ -48,6 +51,79 @@ def test_every_blocking_call_has_an_async_version(owner, name):
     twin = getattr(owner, {"wait": "await_"}.get(name, f"a{name}"))
     assert inspect.iscoroutinefunction(twin)
     assert list(inspect.signature(twin).parameters) == list(inspect.signature(getattr(owner, name)).parameters)
+
+
+SPELLED = {
+    "await task.aenqueue(...)": lambda handle: add.enqueue(1),
+    "await task.aenqueue_many(...)": lambda handle: add.enqueue_many([call(1)]),
+    "await task.adelay(...)": lambda handle: add.delay(1),
+    "await djqueue.aenqueue(...)": lambda handle: djqueue.enqueue("tests.app.tasks.add", [1]),
+    "await djqueue.aenqueue_many(...)": lambda handle: djqueue.enqueue_many([add.call(1)]),
+    "await djqueue.aget_job(...)": lambda handle: djqueue.get_job(handle.id),
+    "await djqueue.acancel(...)": lambda handle: djqueue.cancel(handle.id),
+    "await djqueue.arequeue(...)": lambda handle: djqueue.requeue(handle.id),
+    "await djqueue.await_(...)": lambda handle: djqueue.wait(handle.id, 0),
+    "await djqueue.await_for_jobs(...)": lambda handle: djqueue.wait_for_jobs(0),
+    "await djqueue.astats(...)": lambda handle: djqueue.stats("default"),
+    "await handle.astatus(...)": lambda handle: handle.status(),
+    "await handle.await_(...)": lambda handle: handle.wait(0),
+    "await queue.aclaim(...)": lambda handle: djqueue.Queue("default").claim(),
+    "await queue.apause(...)": lambda handle: djqueue.Queue("default").pause(),
+    "await djqueue.kv.aset(...)": lambda handle: kv.set("a", 1),
+    "await djqueue.schedules.aenable(...)": lambda handle: schedules.enable("s"),
+    "await djqueue.maintenance.areap(...)": lambda handle: maintenance.reap(),
+}
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+@pytest.mark.databases("postgresql", "sqlite", "mysql")
+def test_a_blocking_call_in_async_code_names_its_async_version(database, spelled):
+    handle = add.enqueue(1)
+
+    async def block():
+        SPELLED[spelled](handle)
+
+    with pytest.raises(SynchronousOnlyOperation, match=f"async context. Use {re.escape(spelled)}"):
+        async_to_sync(block)()
+
+
+def test_the_methods_of_a_claimed_job_name_their_async_version(database):
+    add.enqueue(1)
+    job = claim_one()
+
+    async def block():
+        job.ack()
+
+    with pytest.raises(SynchronousOnlyOperation, match=re.escape("Use await job.aack(...).")):
+        async_to_sync(block)()
+    job.ack()
+
+
+def test_model_instances_of_a_claimed_job_are_loaded_in_async_code(database):
+    place = Place.objects.using(database).create(name="x")
+    add.enqueue(place)
+    job = claim_one()
+
+    async def read():
+        with pytest.raises(SynchronousOnlyOperation, match=re.escape("Use await job.aload(...).")):
+            job.args  # noqa: B018
+        await job.aload()
+        return job.args
+
+    assert async_to_sync(read)() == [place]
+    job.ack()
+
+
+def test_a_project_that_allows_it_may_block_in_async_code(database, monkeypatch):
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+    async def block():
+        try:
+            return kv.get("a", 5)
+        finally:
+            connections.close_all()  # of the thread of the event loop
+
+    assert async_to_sync(block)() == 5
 
 
 def test_the_whole_life_of_a_job_in_async_code(database):

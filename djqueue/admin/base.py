@@ -13,7 +13,6 @@ from django.urls import NoReverseMatch, reverse
 
 from djqueue.conf import config
 from djqueue.core.payload import storable
-from djqueue.fields import JSONTextField
 
 from .paginator import CappedChangeList, CappedPaginator
 
@@ -51,7 +50,7 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Defer the large columns of a page's rows: `short_args` is None where `args` is long."""
-        shown = {f"short_{name}": if_short(name) for name in self.json_columns}
+        shown = {f"short_{name}": if_short(name, self.opts.get_field(name)) for name in self.json_columns}
         sizes = {f"{name}_size": Length(name) for name in self.json_columns}
         light: QuerySet[Any] = rows.defer(*self.json_columns, *self.unread_columns).alias(**sizes).annotate(**shown)
         return light
@@ -95,5 +94,5 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return ""
 
 
-def if_short(name: str) -> Case:
-    return Case(When(**{f"{name}_size__lte": LONGEST_SHOWN}, then=F(name)), output_field=JSONTextField())
+def if_short(name: str, field: Any) -> Case:
+    return Case(When(**{f"{name}_size__lte": LONGEST_SHOWN}, then=F(name)), output_field=type(field)())

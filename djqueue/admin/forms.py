@@ -8,14 +8,16 @@ from typing import Any
 from django import forms
 from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import ValidationError
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from djqueue import conf
-from djqueue.core import masking
+from djqueue.core import masking, signatures
 from djqueue.core.options import normal_run_at
-from djqueue.core.payload import encode_arguments
-from djqueue.exceptions import InvalidOption, InvalidPayload
+from djqueue.core.payload import MAX_DEPTH, encode_arguments
+from djqueue.core.tags import tagged, untagged
+from djqueue.exceptions import InvalidArguments, InvalidOption, InvalidPayload
 
 from .display import pretty_json
 
@@ -57,6 +59,37 @@ class JSONText(forms.CharField):
         """Skip the validators for texts."""
 
 
+def editable(value: Any) -> str:
+    """Return arguments as a form shows them: as they are stored."""
+    return pretty_json(tagged(value, MAX_DEPTH))
+
+
+class ArgumentsText(JSONText):
+    """A text area for arguments: JSON, in which other types are written as they are stored."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return value if isinstance(value, str) else editable(value)
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return untagged(super().to_python(value))
+        except InvalidPayload as error:
+            raise ValidationError(str(error)) from None
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        try:
+            return bool(self.prepare_value(self.to_python(data)) != self.prepare_value(initial))
+        except ValidationError:
+            return True
+
+
+OTHER_TYPES = gettext_lazy(
+    'Other types are written as {"$decimal": "9.90"}, {"$datetime": "2026-01-31T09:00:00+01:00"}, {"$date": …}, '
+    '{"$time": …}, {"$timedelta": "1 12:00:00"}, {"$uuid": …}, {"$bytes": base64} and '
+    '{"$model": ["shop.Order", "default", 42]}.'
+)
+
+
 class SpreadForm(forms.Form):
     spread = forms.IntegerField(
         label=gettext_lazy("Spread over (minutes)"),
@@ -70,13 +103,16 @@ class SpreadForm(forms.Form):
 class ArgumentsForm(forms.Form):
     """Arguments of one dead job. Sensitive ones are masked; a mask that is left unchanged keeps its value."""
 
-    args = JSONText(label=gettext_lazy("Arguments"), help_text=gettext_lazy("A JSON list."))
-    kwargs = JSONText(label=gettext_lazy("Named arguments"), help_text=gettext_lazy("A JSON object."))
+    args = ArgumentsText(label=gettext_lazy("Arguments"), help_text=gettext_lazy("A JSON list."))
+    kwargs = ArgumentsText(
+        label=gettext_lazy("Named arguments"),
+        help_text=format_lazy("{} {}", gettext_lazy("A JSON object."), OTHER_TYPES),
+    )
 
     def __init__(self, data: Any, job: Any) -> None:
         self.job = job
         args, kwargs = masking.masked(job.task, job.args, job.kwargs)
-        super().__init__(data, initial={"args": pretty_json(args), "kwargs": pretty_json(kwargs)})
+        super().__init__(data, initial={"args": editable(args), "kwargs": editable(kwargs)})
         if masking.is_unknown(job.task):
             self.fields["args"].help_text = _(
                 "A JSON list. The arguments are hidden because this task is not registered."
@@ -101,12 +137,13 @@ class ArgumentsForm(forms.Form):
         job = self.job
         try:
             args, kwargs = masking.unmasked(job.task, given["args"], given["kwargs"], job.args, job.kwargs)
+            signatures.check(job.task, len(args), kwargs)
             encode_arguments(job.task, args, kwargs, {})
         except KeyError as error:
             raise ValidationError(
                 _("%(name)s is masked, but there is no stored value to keep. Enter a value.") % {"name": error.args[0]}
             ) from None
-        except InvalidPayload as error:
+        except (InvalidArguments, InvalidPayload) as error:
             raise ValidationError(str(error)) from None
         return {"args": args, "kwargs": kwargs}
 

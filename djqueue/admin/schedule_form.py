@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.crypto import salted_hmac
+from django.utils.text import format_lazy
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -22,7 +23,7 @@ from djqueue.schedules.rows import columns
 from djqueue.sql import statements
 from djqueue.states import Misfire, Overlap
 
-from .forms import JSONText
+from .forms import OTHER_TYPES, ArgumentsText
 
 MISFIRES = [
     (Misfire.ONCE.value, _("once: only the latest missed slot fires")),
@@ -51,8 +52,13 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     """The fields of a schedule, or only `enabled` for one from code. An unchanged mask keeps its value."""
 
     task = forms.ChoiceField(label=_("Task"))
-    args = JSONText(label=_("Arguments"), initial=list, required=False, help_text=_("A JSON list."))
-    kwargs = JSONText(label=_("Named arguments"), initial=dict, required=False, help_text=_("A JSON object."))
+    args = ArgumentsText(label=_("Arguments"), initial=list, required=False, help_text=_("A JSON list."))
+    kwargs = ArgumentsText(
+        label=_("Named arguments"),
+        initial=dict,
+        required=False,
+        help_text=format_lazy("{} {}", _("A JSON object."), OTHER_TYPES),
+    )
     misfire = forms.ChoiceField(label=_("Missed slots"), choices=MISFIRES)
     overlap = forms.ChoiceField(label=_("If an earlier job is still live"), choices=OVERLAPS)
     seen = forms.CharField(required=False, widget=forms.HiddenInput)

@@ -16,7 +16,10 @@ from django.utils.translation import gettext as _
 
 from djqueue.core import masking, registry
 from djqueue.core.payload import storable
-from djqueue.fields import read
+from djqueue.core.tags import ModelReference
+from djqueue.fields import read_typed
+
+from .display import as_text
 
 WINDOW = 50_000  # number of newest jobs whose arguments are searched
 STEP = 5_000  # rows per query
@@ -107,14 +110,16 @@ def candidates(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> Que
 
 def fits(task: str, args: str, kwargs: str, arguments: list[tuple[str, str]]) -> bool:
     """Return whether a job has these arguments. Sensitive ones never match, as a search would reveal them."""
-    named = masking.visible(task, read(args), read(kwargs))
+    named = masking.visible(task, read_typed(args), read_typed(kwargs))
     return all(name in named and value in spellings(named[name]) for name, value in arguments)
 
 
 def spellings(value: Any) -> tuple[str, ...]:
-    """Return the ways to type a JSON value in a search: the string "42" also as 42."""
-    text = json.dumps(value, ensure_ascii=False)
-    return (text, value) if isinstance(value, str) else (text,)
+    """Return the ways to type a value in a search: the string "42" also as 42, and shop.Order 42 by its key."""
+    if isinstance(value, ModelReference):
+        return (str(value.pk),)
+    text = as_text(value)
+    return (text, value) if isinstance(value, str) else (text, str(value))
 
 
 def terms(text: str) -> Iterator[str]:

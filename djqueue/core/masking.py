@@ -6,18 +6,21 @@ known here, and all of its arguments are masked.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-from . import registry
+from . import registry, signatures, tags
 
 MASK = "********"
 
 # Shorter values are too common: masking them would make every text unreadable.
 SHORTEST_TEXT = 4
 SHORTEST_NUMBER = 6
+LONGEST_NUMBER = 100  # digits before the point; a larger Decimal is written with an exponent
 
 
 def is_unknown(task: str) -> bool:
@@ -59,7 +62,7 @@ def secrets(task: str, args: Any, kwargs: Any) -> list[str]:
     if not _has_secrets(task):
         return []
     found: set[str] = set()
-    for _, value, secret in _arguments(task, args, kwargs):
+    for _, value, secret in [*_arguments(task, args, kwargs), *_defaults(task, args, kwargs)]:
         if secret:
             for text in _texts(value):
                 found.update(_spellings(text))
@@ -74,16 +77,18 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def hide_in(value: Any, secrets: Sequence[str]) -> Any:
-    """Return a JSON value with every secret masked in its texts."""
+    """Return a value with every secret masked in its texts."""
     if not secrets:
         return value
     if isinstance(value, str):
         return hide(value, secrets)
+    if isinstance(value, tags.UnstorableResult):
+        return tags.UnstorableResult(value.type, hide(value.repr, secrets), hide(value.problem, secrets))
     if isinstance(value, dict):
         return {hide(str(key), secrets): hide_in(item, secrets) for key, item in value.items()}
     if isinstance(value, list):
         return [hide_in(item, secrets) for item in value]
-    return MASK if str(value) in secrets else value
+    return MASK if any(text in secrets for text in _texts(value)) else value
 
 
 def _has_secrets(task: str) -> bool:
@@ -105,7 +110,7 @@ def _positional(task: str, args: Sequence[Any]) -> Iterator[Argument]:
         yield from ((f"args[{position}]", value, True) for position, value in enumerate(args))
         return
     sensitive = registry.options(task).sensitive
-    names, rest, _ = _signature(task)
+    names, rest, _ = _parameters(task)
     for position, value in enumerate(args):
         within = position < len(names)
         name = names[position] if within else f"{rest}[{position - len(names)}]" if rest else ""
@@ -115,24 +120,24 @@ def _positional(task: str, args: Sequence[Any]) -> Iterator[Argument]:
 def _keyword(task: str, kwargs: Mapping[str, Any]) -> Iterator[Argument]:
     unknown = is_unknown(task)
     sensitive = registry.options(task).sensitive
-    names, _, more = _signature(task)
+    names, _, more = _parameters(task)
     for name, value in kwargs.items():
         yield name, value, unknown or name in sensitive or (name not in names and more in sensitive)
 
 
-def _signature(task: str) -> tuple[list[str], str, str]:
+def _defaults(task: str, args: Any, kwargs: Any) -> Iterator[Argument]:
+    """Return the arguments that the call leaves to their defaults."""
+    signature = signatures.of(task)
+    if signature is not None and _is_list(args) and isinstance(kwargs, Mapping):
+        sensitive = registry.options(task).sensitive
+        for name, value in signature.unfilled(len(args), kwargs):
+            yield name, value, name in sensitive
+
+
+def _parameters(task: str) -> tuple[list[str], str, str]:
     """Return the names of the positional parameters, of *args and of **kwargs."""
-    registered = registry.find(task)
-    try:
-        parameters = list(inspect.signature(registered.func).parameters.values()) if registered else []
-    except (TypeError, ValueError):
-        parameters = []
-    kinds = inspect.Parameter
-    return (
-        [p.name for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)],
-        next((p.name for p in parameters if p.kind == kinds.VAR_POSITIONAL), ""),
-        next((p.name for p in parameters if p.kind == kinds.VAR_KEYWORD), ""),
-    )
+    signature = signatures.of(task)
+    return ([], "", "") if signature is None else (signature.positional, signature.rest, signature.more)
 
 
 def _is_list(args: Any) -> bool:
@@ -148,11 +153,35 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _texts(item)
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item)
-    elif isinstance(value, int | float) and len(str(value)) >= SHORTEST_NUMBER:
+    elif isinstance(value, int | float):
+        if len(str(value)) >= SHORTEST_NUMBER:
+            yield str(value)
+    elif isinstance(value, tags.ModelReference):
         yield str(value)
+        yield from _texts(value.pk)
+    else:
+        yield from _texts_of_kind(value)
+
+
+def _texts_of_kind(value: Any) -> Iterator[str]:
+    """Return the usual texts of a type that JSON lacks: as str(), repr(), in the row, and in a number's other forms."""
+    kind = next((kind for kind in tags.KINDS.values() if isinstance(value, kind.type)), None)
+    if kind is None:
+        return
+    found = [str(value), kind.dump(value)]
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < LONGEST_NUMBER:
+        found.append(f"{value:f}")
+    elif isinstance(value, timedelta):
+        found.append(str(value.total_seconds()))
+    elif isinstance(value, UUID):
+        found.append(value.hex)
+    elif isinstance(value, bytes):
+        found += [value.decode(errors="replace"), value.hex(), repr(value)[2:-1]]
+    yield repr(value)
+    yield from (text for text in found if len(text) >= SHORTEST_NUMBER)
 
 
 def _spellings(text: str) -> Iterator[str]:

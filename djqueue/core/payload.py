@@ -1,8 +1,10 @@
-"""Encode and decode the JSON that rows store, within limits that hold on every database."""
+"""Encode and decode the JSON that rows store, within limits that hold on every database.
+
+Arguments and results may also contain the types of `tags`; headers, progress and KV values are plain JSON.
+"""
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import re
@@ -12,8 +14,9 @@ from typing import Any
 from djqueue.conf import MAX_KV_VALUE_SIZE, config
 from djqueue.exceptions import InvalidOption, InvalidPayload, KvValueTooLarge, PayloadTooLarge
 
-from . import registry
+from . import signatures, tags
 from .options import MAX_NAME
+from .remedies import remedy
 
 MAX_DEPTH = 100
 # Python converts this many digits whatever sys.set_int_max_str_digits() is set to.
@@ -22,6 +25,11 @@ _MAX_INT = 10**MAX_INT_DIGITS
 
 # PostgreSQL refuses NUL; all three databases refuse a lone surrogate, which has no UTF-8 form.
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+# Cheap tests of a whole text, so that plain JSON is neither copied nor walked through for tags.
+_QUOTED_MARK = f'"{tags.MARK}'
+_OPENED_MARK = f'{{"{tags.MARK}'
+_QUOTED_MODEL = f'"{tags.MODEL}"'
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -32,8 +40,39 @@ def encode(value: Any, path: str) -> str:
     return _encode(value)
 
 
+def encode_typed(value: Any, path: str) -> str:
+    """Return a value of JSON and the types of `tags` as JSON text. Raise InvalidPayload if it cannot be stored."""
+    try:
+        text = encode(value, path)
+        if _OPENED_MARK not in text:
+            return text
+    except InvalidPayload:
+        pass
+    return encode(tags.tagged(value, MAX_DEPTH), path)
+
+
 def decode(text: str) -> Any:
     return json.loads(text)
+
+
+def decode_typed(text: str) -> Any:
+    """Return what `encode_typed` was given; a model instance is a ModelReference, and nothing is queried.
+
+    Raise ValueError (InvalidPayload is one) or RecursionError for a text that was not written by it.
+    """
+    value = json.loads(text)
+    return tags.untagged(value) if _QUOTED_MARK in text else value
+
+
+def load(text: str) -> Any:
+    """Return what `encode_typed` was given, with the current rows of its model instances."""
+    value = decode_typed(text)
+    return tags.fetched(value) if has_models(text) else value
+
+
+def has_models(text: str) -> bool:
+    """Return whether `load` may query the database."""
+    return _QUOTED_MODEL in text
 
 
 def canonical(value: Any, path: str) -> str:
@@ -46,7 +85,7 @@ def encode_result(value: Any, limit: int) -> str | None:
     """Return the JSON text of what a task returned; None stays None."""
     if value is None:
         return None
-    text = encode(value, "result")
+    text = encode_typed(value, "result")
     check_size({"result": text}, limit)
     return text
 
@@ -57,15 +96,16 @@ def encode_arguments(
     """Return the JSON texts of args, kwargs and headers. Raise InvalidPayload, naming the bad argument."""
     try:
         encoded = {
-            "args": encode(list(args), "args"),
-            "kwargs": encode(dict(kwargs), "kwargs"),
+            "args": encode_typed(list(args), "args"),
+            "kwargs": encode_typed(dict(kwargs), "kwargs"),
             "headers": encode(dict(headers), "headers"),
         }
         check_size(encoded, config().max_payload_size)
     except InvalidPayload:
         # Encode the arguments one by one, for an error that names the parameter of the function.
-        labelled = dict(_label_arguments(task, args, kwargs, headers))
-        texts = {label: encode(value, label) for label, value in labelled.items()}
+        labelled = dict(_label_arguments(task, args, kwargs))
+        texts = {label: encode_typed(value, label) for label, value in labelled.items()}
+        texts[f"{task}: headers"] = encode(dict(headers), f"{task}: headers")
         check_size(texts, config().max_payload_size)
         raise
     return encoded
@@ -140,14 +180,14 @@ def _walk(value: Any, depth: int) -> None:
         _walk_text(value)
     elif isinstance(value, int):
         if not -_MAX_INT < value < _MAX_INT:
-            raise _Unstorable(f" is an integer with more than {MAX_INT_DIGITS} digits")
+            raise _Unstorable(f" is an integer with more than {MAX_INT_DIGITS} digits. Pass it as a string.")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise _Unstorable(f" is {value!r}, which JSON cannot represent")
+            raise _Unstorable(f" is {value!r}, which JSON cannot represent. Pass None, or a string.")
     elif not isinstance(value, list | tuple | dict):
-        raise _Unstorable(f" is of type {type(value).__name__}, which JSON cannot represent")
+        raise _Unstorable(f" is of type {type(value).__name__}, which cannot be stored. {remedy(value)}")
     elif depth >= MAX_DEPTH:
-        raise _Unstorable(f" is nested deeper than {MAX_DEPTH} levels")
+        raise _Unstorable(f" is nested deeper than {MAX_DEPTH} levels. Pass a flatter value.")
     elif isinstance(value, dict):
         _walk_object(value, depth)
     else:
@@ -169,7 +209,7 @@ def _walk_object(items: dict[Any, Any], depth: int) -> None:
     try:
         for key, item in items.items():
             if not isinstance(key, str):
-                raise _Unstorable(" is not a string; keys of JSON objects must be strings")
+                raise _Unstorable(" is not a string; keys of JSON objects must be strings. Pass str(key).")
             _walk_text(key)
             _walk(item, depth + 1)
     except _Unstorable as bad:
@@ -181,17 +221,14 @@ def _walk_text(text: str) -> None:
     found = _BAD_TEXT.search(text)
     if found is not None:
         name = "a NUL character" if found[0] == "\x00" else "a lone surrogate"
-        raise _Unstorable(f" contains {name} at position {found.start()}, which databases cannot store")
+        raise _Unstorable(f" contains {name} at position {found.start()}, which databases cannot store. Remove it.")
 
 
-def _label_arguments(
-    task: str, args: Sequence[Any], kwargs: Mapping[str, Any], headers: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
-    registered = registry.find(task)
-    names = list(inspect.signature(registered.func).parameters) if registered else []
+def _label_arguments(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    signature = signatures.of(task)
+    names = signature.positional if signature else []
     for index, value in enumerate(args):
         name = f" ({names[index]})" if index < len(names) else ""
         yield f"{task}: args[{index}]{name}", value
     for key, value in kwargs.items():
         yield f"{task}: kwargs[{key!r}]", value
-    yield f"{task}: headers", dict(headers)

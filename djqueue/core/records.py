@@ -50,7 +50,7 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job as it was when it was read, whatever table it is in."""
+    """A job as it was when it was read, whatever table it is in. Model instances are ModelReferences."""
 
     id: UUID
     task: str
@@ -262,6 +262,7 @@ def record_of(row: Any, **changes: Any) -> JobRecord:
     # Deferred fields are left empty: accessing one would read it from the database now.
     unread = row.get_deferred_fields() if hasattr(row, "get_deferred_fields") else ()
     empty: dict[str, Any] = {"args": [], "kwargs": {}, "headers": {}}
+    unread = {*unread, *changes}
     read = [name for name in JobRecord.__slots__ if name not in unread and hasattr(row, name)]
     values = empty | {name: getattr(row, name) for name in read} | changes
     return JobRecord(**values | {"status": Status(values["status"])})

@@ -15,9 +15,9 @@ from django.dispatch import Signal
 from djqueue import signals
 from djqueue.core import masking, registry
 from djqueue.core.log import logger
-from djqueue.core.payload import decode
+from djqueue.core.payload import decode, decode_typed
 from djqueue.core.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
-from djqueue.fields import words
+from djqueue.fields import read_typed, words
 from djqueue.sql import statements
 from djqueue.states import Outcome, Status
 
@@ -204,8 +204,8 @@ def _new_record(job: NewJob, row: Inserted) -> JobRecord:
         task=job.task,
         queue=job.queue,
         status=row.status,
-        args=decode(job.args),
-        kwargs=decode(job.kwargs),
+        args=decode_typed(job.args),
+        kwargs=decode_typed(job.kwargs),
         headers=decode(job.headers),
         priority=job.priority,
         attempts=0,
@@ -221,6 +221,8 @@ def _new_record(job: NewJob, row: Inserted) -> JobRecord:
 def _claimed_record(job: ClaimedJob) -> JobRecord:
     return record_of(
         job,
+        args=read_typed(job.row.args),
+        kwargs=read_typed(job.row.kwargs),
         status=Status.CLAIMED,
         attempts=job.attempt,
         progress=None,
@@ -250,7 +252,7 @@ def _known(record: JobRecord, item: Settlement, answer: Settled) -> JobRecord:
         record,
         status=_STATUS[answer.outcome],
         lease_expires_at=None,
-        result=None if item.result is None else decode(item.result),
+        result=read_typed(item.result),
         last_error=item.error or record.last_error,
         errors=[decode(item.entry)] if item.entry else record.errors,
     )

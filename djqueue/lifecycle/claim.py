@@ -10,13 +10,15 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid4
 
+from asgiref.sync import sync_to_async
+
 from djqueue.conf import whole
 from djqueue.core import registry
 from djqueue.core.async_twins import twin
 from djqueue.core.durations import Duration, seconds
 from djqueue.core.identity import identity
 from djqueue.core.options import resolve
-from djqueue.core.payload import decode
+from djqueue.core.payload import decode, has_models, load
 from djqueue.core.records import ClaimedRow, ClaimRequest, Mark, waited
 from djqueue.sql import statements
 
@@ -50,11 +52,18 @@ class ClaimedJob:
 
     @cached_property
     def args(self) -> list[Any]:
-        return decode(self.row.args)  # type: ignore[no-any-return]
+        """The positional arguments. Model instances are read from the database at the first access."""
+        return load(self.row.args)  # type: ignore[no-any-return]
 
     @cached_property
     def kwargs(self) -> dict[str, Any]:
-        return decode(self.row.kwargs)  # type: ignore[no-any-return]
+        """The named arguments. Model instances are read from the database at the first access."""
+        return load(self.row.kwargs)  # type: ignore[no-any-return]
+
+    async def aload(self) -> None:
+        """Read the model instances in the arguments, if there are any, so that `args` and `kwargs` make no query."""
+        if has_models(self.row.args) or has_models(self.row.kwargs):
+            await sync_to_async(lambda: (self.args, self.kwargs))()
 
     @property
     def raw_args(self) -> str:

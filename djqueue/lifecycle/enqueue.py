@@ -14,13 +14,13 @@ from django.db import DatabaseError, transaction
 
 from djqueue import signals
 from djqueue.conf import config
-from djqueue.core import registry, retries
+from djqueue.core import registry, retries, signatures
 from djqueue.core.durations import seconds
 from djqueue.core.options import NO_CALL_OPTIONS, Call, CallOptions, check_task_name, job_id, resolve
 from djqueue.core.payload import encode_arguments, encode_kv
 from djqueue.core.records import Inserted, NewJob
 from djqueue.core.uuid7 import uuid7
-from djqueue.exceptions import DuplicateJob, InvalidOption, InvalidPayload
+from djqueue.exceptions import DuplicateJob, InvalidArguments, InvalidOption, InvalidPayload
 from djqueue.sql import Statements, statements
 from djqueue.sql.connection import batches_of
 from djqueue.states import DedupUntil
@@ -35,6 +35,7 @@ Created = tuple[UUID, bool | None]  # the job's id, and whether this call create
 
 def enqueue(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: CallOptions) -> Created:
     """Create one job: now, or with the `on_commit` option when the transaction commits."""
+    signatures.check(task, len(args), kwargs)
     job = prepare(task, args, kwargs, options)
     kv = {key: encode_kv(key, value) for key, value in sorted((options.kv or {}).items())}
     if options.on_commit is False:
@@ -118,7 +119,7 @@ def _prepare_calls(calls: Iterable[Call], task: str | None, options: CallOptions
     for position, call in enumerate(calls):
         try:
             yield _prepare_call(call, task, options)
-        except (InvalidPayload, InvalidOption) as error:
+        except (InvalidArguments, InvalidPayload, InvalidOption) as error:
             raise type(error)(f"item {position}: {error}") from error
 
 
@@ -134,6 +135,7 @@ def _prepare_call(call: Call, task: str | None, options: CallOptions) -> NewJob:
         raise InvalidOption("kv and on_commit cannot be set on a single call of a batch")
     if call.options is not NO_CALL_OPTIONS:
         options = options.merged(call.options.given())
+    signatures.check(name, len(call.args), call.kwargs)
     return prepare(name, call.args, call.kwargs, options)
 
 

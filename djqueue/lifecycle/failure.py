@@ -19,6 +19,7 @@ _formatting = threading.RLock()
 MAX_NAME = 500
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 10_000
+MAX_REPR = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,21 @@ class Failure:
             )
             + "\n"
         )
+
+
+def describe_value(value: object, secrets: Sequence[str] = ()) -> str:
+    """Return the repr() of a value without trusting it: like a message, it may raise, be endless or contain secrets."""
+    try:
+        text = repr(value)
+    except BaseException as broken:
+        text = f"<{type(value).__name__} whose __repr__ raised {type(broken).__name__}>"
+    return safe_text(hide(text, secrets), MAX_REPR)
+
+
+def class_name(value: object) -> str:
+    """Return the dotted path of a value's class; of a built-in class, its name."""
+    kind = type(value)
+    return safe_text(f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."), MAX_NAME)
 
 
 def describe(error: BaseException | str, secrets: Sequence[str] = ()) -> Failure:

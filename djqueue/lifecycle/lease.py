@@ -56,7 +56,7 @@ def look(claims: Sequence[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID], Renewed
 
     if not claims:
         return {}
-    rows = Job.objects.using(config().database).filter(id__in=[job for job, _ in claims])
+    rows = Job.objects.using(statements().alias).filter(id__in=[job for job, _ in claims])
     found = {
         (job, token): Renewed(expires_at, cancel_requested)
         for job, token, expires_at, cancel_requested in rows.values_list(

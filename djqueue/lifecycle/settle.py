@@ -12,23 +12,30 @@ from djqueue.core.log import logger
 from djqueue.core.options import resolve
 from djqueue.core.records import Settled, Settlement
 from djqueue.core.retries import RetryPolicy
-from djqueue.exceptions import InvalidOption, LeaseLost
-from djqueue.sql import statements
+from djqueue.core.tags import UnstorableResult
+from djqueue.exceptions import InvalidOption, LeaseLost, TaskTimeout
+from djqueue.sql import Statements, statements
 from djqueue.sql.connection import batches_of
 from djqueue.states import Outcome, Verdict
 
 from . import announce, outcome
-from .failure import Failure, describe
+from .failure import Failure, class_name, describe, describe_value
 
 if TYPE_CHECKING:
     from .claim import ClaimedJob
 
 GROUP = 1000  # jobs in one statement
 
+_warned: set[str] = set()  # tasks of which a result could not be stored
+
 
 def ack(job: ClaimedJob, result: Any = None) -> Settlement:
-    """Return the settlement of a job that succeeded. Raise InvalidPayload if the result cannot be stored."""
-    return _settlement(job, Verdict.ACK, result=payload.encode_result(result, config().max_payload_size))
+    """Return the settlement of a job that succeeded. A result that cannot be stored is replaced by a marker."""
+    try:
+        text = payload.encode_result(result, config().max_payload_size)
+    except (Exception, TaskTimeout) as problem:  # the work is done: no result may cause another run
+        text = _marker(job, result, problem)
+    return _settlement(job, Verdict.ACK, result=text)
 
 
 def nack(job: ClaimedJob, error: BaseException | str, *, delay: Duration | None = None) -> Settlement:
@@ -74,7 +81,16 @@ def retry_policy(stored: str | None, task: str, queue: str) -> RetryPolicy:
 
 def settle_one(job: ClaimedJob, settlement: Settlement) -> Settled:
     """Settle a job and announce it. Raise LeaseLost if its token is no longer valid."""
-    [settled] = statements().settle([outcome.decide(settlement)])
+    database = statements()
+    while True:
+        try:
+            [settled] = database.settle([outcome.decide(settlement)])
+            break
+        except Exception as error:
+            if database.in_caller_transaction() or not _is_refused(database, [settlement], error):
+                raise
+            if not _shorten_result(settlement):
+                raise
     if settled.outcome == Outcome.LOST:
         raise LeaseLost(f"The lease on job {settlement.id} is lost; {settlement.verdict} changed nothing.")
     announce.settled(job, settlement, settled)
@@ -84,6 +100,7 @@ def settle_one(job: ClaimedJob, settlement: Settlement) -> Settled:
 def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
     """Settle jobs in few statements. A job that the database refuses because of its data fails alone.
 
+    A result that the database refuses is replaced by a marker: the job is done all the same.
     A row that another transaction has locked does not delay the others: it is reported as LOCKED. So are the jobs that
     were not reached when the connection failed after a part had been settled.
     """
@@ -97,10 +114,12 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
         except Exception as error:
             if database.in_caller_transaction():
                 raise
-            refused = database.is_refusal(error) or database.is_too_large(error, _most_bytes(group))
+            refused = _is_refused(database, group, error)
             if refused and len(group) > 1:
                 half = len(group) // 2
                 groups[:0] = [group[:half], group[half:]]
+            elif refused and _shorten_result(group[0]):
+                groups.insert(0, group)
             elif refused:
                 answers.append(error)
             elif answers:
@@ -108,6 +127,35 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
             else:
                 raise
     return answers
+
+
+def _is_refused(database: Statements, group: Sequence[Settlement], error: Exception) -> bool:
+    return database.is_refusal(error) or database.is_too_large(error, _most_bytes(group))
+
+
+def _shorten_result(item: Settlement) -> bool:
+    """Replace a result that the database refuses by a marker, and a marker by nothing; False if there is no result."""
+    if item.result is None:
+        return False
+    logger.warning("result refused by the database, a marker is stored instead job=%s", item.id)
+    kind = class_name(payload.decode_typed(item.result))
+    marker = UnstorableResult(kind, f"{len(item.result)} characters of JSON", "refused by the database")
+    text = payload.encode_typed(marker, "result")
+    item.result = None if kind == class_name(marker) else text
+    return True
+
+
+def _marker(job: ClaimedJob, result: Any, problem: BaseException) -> str:
+    """Return the text that is stored in place of a result, and warn once per task."""
+    kind = class_name(result)
+    if job.task not in _warned:
+        _warned.add(job.task)
+        logger.warning(
+            "result cannot be stored, a marker is stored instead job=%s task=%s type=%s", job.id, job.task, kind
+        )
+    secrets = _secrets(job)
+    marker = UnstorableResult(kind, describe_value(result, secrets), describe(problem, secrets).message)
+    return payload.encode_typed(marker, "result")
 
 
 def _most_bytes(group: Sequence[Settlement]) -> int:
@@ -127,10 +175,14 @@ def _characters(item: Settlement) -> int:
 
 def _secrets(job: ClaimedJob) -> list[str]:
     """Return the texts that must be masked in an error of this job."""
-    try:
-        return masking.secrets(job.task, job.args, job.kwargs) if registry.options(job.task).sensitive else []
-    except (ValueError, RecursionError):
-        return [job.row.args, job.row.kwargs]  # written by hand, and not JSON
+    if not registry.options(job.task).sensitive:
+        return []
+    for decode in (payload.decode_typed, payload.decode):  # the latter for a row with an invalid tag
+        try:
+            return masking.secrets(job.task, decode(job.row.args), decode(job.row.kwargs))
+        except (ValueError, RecursionError):
+            pass
+    return [job.row.args, job.row.kwargs]  # written by hand, and not JSON
 
 
 def _failed(job: ClaimedJob, verdict: Verdict, failure: Failure, **fields: Any) -> Settlement:

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 
 from djqueue import conf
-from djqueue.core import payload, registry
+from djqueue.core import payload, registry, signatures
 from djqueue.core.durations import Duration, seconds
 from djqueue.core.options import check_queue, check_schedule_name, check_task_name, normal_run_at
 from djqueue.core.registry import RegisteredTask
-from djqueue.exceptions import InvalidOption, InvalidPayload
+from djqueue.exceptions import InvalidArguments, InvalidOption, InvalidPayload
 from djqueue.states import Misfire, Overlap
 
 from .rules import Cron, Every, Rule, zone
@@ -108,6 +108,11 @@ def _read_with_known_task(given: Mapping[str, Any]) -> tuple[dict[str, Any], dic
     values, problems = read(given)
     if "task" not in problems and registry.find(values["task"]) is None:
         problems["task"] = f"no task named {values['task']!r} is registered"
+    if not problems:
+        try:
+            signatures.check(values["task"], len(values.get("args", ())), values.get("kwargs", {}))
+        except InvalidArguments as error:
+            problems["args"] = str(error)
     return values, problems
 
 
@@ -153,11 +158,12 @@ def _check_together(values: dict[str, Any]) -> None:
     if starts_at is not None and ends_at is not None and ends_at < starts_at:
         raise _Misfit("ends_at", f"ends_at must not be before starts_at, got {ends_at} and {starts_at}")
     try:
-        texts = {name: payload.encode(value, name) for name, value in values.items() if name in ("args", "kwargs")}
+        texts = {n: payload.encode_typed(value, n) for n, value in values.items() if n in ("args", "kwargs")}
         payload.check_size(texts, conf.config().max_payload_size)
     except InvalidPayload as error:
         raise _Misfit("args" if str(error).startswith("args") else "kwargs", error) from None
-    values |= {name: payload.decode(text) for name, text in texts.items()}  # as they will be read: tuples become lists
+    # As they will be read: tuples become lists, model instances references.
+    values |= {name: payload.decode_typed(text) for name, text in texts.items()}
 
 
 def _name(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from django.db.models import Q
 
-from djqueue.core import registry
+from djqueue.core import payload, registry
 from djqueue.core.log import logger
 from djqueue.exceptions import DuplicateSchedule, InvalidOption
 from djqueue.sql import Statements, statements
@@ -113,13 +113,18 @@ def _apply(row: Schedule, definitions: Mapping[str, Definition | None], now: dat
     definition = definitions[row.name]
     if definition is None:
         return False
-    if row.from_code and not row.removed_from_code and columns(row) == columns(definition):
+    if row.from_code and not row.removed_from_code and _texts(row) == _texts(definition):
         return False
     if row.removed_from_code and row.next_at is not None and now - row.next_at > ABSENCE:
         row.next_at = None
     row.from_code, row.removed_from_code = True, False
     write(row, definition, now)
     return True
+
+
+def _texts(source: Definition | Schedule) -> dict[str, Any]:
+    """Return the columns as they are stored: Decimal("1.0") equals Decimal("1.00"), but is another argument."""
+    return columns(source) | {name: payload.encode_typed(getattr(source, name), name) for name in ("args", "kwargs")}
 
 
 def _disable(row: Schedule) -> bool:

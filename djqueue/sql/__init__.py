@@ -7,12 +7,14 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
+from djqueue.core.async_twins import refuse_event_loop
 
 from .contract import Statements as Statements
 
 
 def statements(alias: str | None = None) -> Statements:
-    """Return the statements for the queue's database, on this thread's connection."""
+    """Return the statements for the queue's database, on this thread's connection. Raise in an async context."""
+    refuse_event_loop()
     return statements_on(connections[alias or config().database])
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import models
 
 from djqueue.core.records import ClaimedRow, JobRecord, NewJob
-from djqueue.fields import JSONLinesField, JSONTextField, WordsField, lines, read, words
+from djqueue.fields import ArgumentsField, JSONLinesField, JSONTextField, WordsField, lines, read, read_typed, words
 from djqueue.models import DeadJob, DoneJob, Job, JobFields
 from djqueue.states import Status
 
@@ -105,6 +105,7 @@ SELECTS = (
 _FIELDS = {field.attname: field for model in (Job, DoneJob) for field in model._meta.local_concrete_fields}
 _READERS: dict[type[models.Field[Any, Any]], Callable[[Any], Any]] = {
     JSONTextField: read,
+    ArgumentsField: read_typed,  # after its base class
     JSONLinesField: lines,
     WordsField: words,
     models.BooleanField: bool,

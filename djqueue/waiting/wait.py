@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 
+from djqueue.conf import config
 from djqueue.core.durations import Duration, seconds
 from djqueue.core.records import WaitOutcome
 from djqueue.exceptions import WaitInTransaction
@@ -172,7 +174,7 @@ def refuse_transaction() -> None:
 
 
 def _is_in_memory() -> bool:
-    connection: Any = statements().connection
+    connection: Any = connections[config().database]
     return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())
 
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import djqueue
 
 
 @djqueue.task
-def add(a: int, b: int = 0) -> int:
+def add(a: int = 0, b: int = 0) -> int:
     return a + b
+
+
+@djqueue.task
+def subtract(a: int, b: int = 0) -> int:
+    return a - b
 
 
 @djqueue.task
 def echo(value: object) -> object:
     return value
+
+
+@djqueue.task
+def repeat(text: str, times: int) -> str:
+    return text * times
 
 
 @djqueue.task(name="shop.charge", queue="money", priority=djqueue.HIGH, max_attempts=7, lease=12)
@@ -48,6 +60,19 @@ def pay(order_id: int, *rest: object, card: object = None, **more: object) -> No
 
 def tell(record: djqueue.JobRecord, attempts: int) -> None:
     raise RuntimeError(f"cannot tell of {record.args}")
+
+
+@djqueue.task(sensitive=["key", "price", "at", "raw", "wait"], retry=djqueue.NoRetry())
+def sign(
+    order: object,
+    key: str = "default-key",
+    *,
+    price: object = Decimal("1234.50"),
+    at: object = None,
+    raw: object = None,
+    wait: object = None,
+) -> None:
+    raise ValueError(f"{order} {key} {price!r} {at} {raw!r} {wait}")
 
 
 @djqueue.task(sensitive=["token"], on_dead=tell)

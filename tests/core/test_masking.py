@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from uuid import UUID
 
 import pytest
 from django.db import connections
@@ -13,7 +16,7 @@ import djqueue
 from djqueue.core import masking, registry
 from djqueue.core.masking import MASK
 from djqueue.fields import Unreadable
-from tests.app.tasks import add, log_in, pay, refuse
+from tests.app.tasks import add, log_in, pay, refuse, sign
 from tests.tools import claim_one
 
 LOG_IN = "tests.app.tasks.log_in"
@@ -134,6 +137,63 @@ def test_a_worker_does_not_log_secrets(database):
     assert handle.status() == "dead"
     assert "ada may not come in" in done.stdout
     assert "hunter2" not in done.stdout
+
+
+SECRETS = {
+    "price": Decimal("9999.90"),
+    "at": datetime(2026, 1, 31, 9, 30, tzinfo=UTC),
+    "raw": b"raw-secret",
+    "wait": timedelta(days=3, seconds=7),
+}
+PARTS = ("9999.9", "2026-01-31", "2026, 1, 31", "raw-secret", "3 days", "default-key", "1234.5", "hunter2")
+
+
+def test_values_of_other_types_and_defaults_are_masked_in_errors(database):
+    handles = [
+        sign.enqueue(1, "hunter2", **SECRETS),
+        sign.enqueue(2, at=UUID("018f3b1e-0000-7000-8000-00000000beef"), raw=date(2026, 1, 31)),
+        sign.enqueue(3),
+    ]
+    for job in djqueue.Queue("default").claim(3):
+        fail(job)
+    for handle in handles:
+        record = handle.job()
+        shown = f"{record.last_error} {record.errors}"
+        assert not [part for part in (*PARTS, "beef") if part in shown], shown
+        assert MASK in record.last_error
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [*SECRETS.values(), UUID(int=2**100), date(2026, 1, 31), time(9, 30, 59), Decimal("1E+20"), Decimal("9.90")],
+    ids=lambda secret: type(secret).__name__,
+)
+def test_a_secret_of_another_type_is_masked_in_its_usual_spellings(secret):
+    secrets = masking.secrets(LOG_IN, ["ada", {"a": [secret]}], {})
+    spellings = [repr(secret)]
+    if len(str(secret)) >= 6:
+        spellings.append(str(secret))
+    if hasattr(secret, "isoformat"):
+        spellings.append(secret.isoformat())
+    for text in spellings:
+        assert masking.hide(f"before {text} after", secrets) == f"before {MASK} after"
+    assert masking.hide_in({"result": [secret, 1]}, secrets) == {"result": [MASK, 1]}
+
+
+def test_a_default_is_masked_only_if_the_call_uses_it():
+    assert "default-key" in masking.secrets("tests.app.tasks.sign", [1], {})
+    assert "default-key" not in masking.secrets("tests.app.tasks.sign", [1, "given-key"], {})
+    assert "default-key" not in masking.secrets("tests.app.tasks.sign", [1], {"key": "given-key"})
+
+
+def test_a_row_with_an_invalid_tag_fails_without_showing_its_secrets(database):
+    from djqueue.models import Job
+    from tests.tools import rows
+
+    handle = log_in.using(max_attempts=1).enqueue("ada", "hunter2")
+    rows(Job).update(args=Unreadable('["ada", {"$decimal": "hunter2"}]'))
+    claim_one().nack("cannot read hunter2")
+    assert handle.job().last_error == f"cannot read {MASK}"
 
 
 def test_a_failing_on_dead_does_not_log_secrets(database, caplog):

@@ -54,8 +54,8 @@ def test_the_most_specific_option_wins(configure):
 
 
 def test_enqueue_by_name_uses_the_options_of_the_registered_task(database):
-    record = djqueue.enqueue("shop.charge", args=[5], kwargs={"x": 1}, headers={"trace": "t1"}).job()
-    assert (record.queue, record.args, record.kwargs, record.headers) == ("money", [5], {"x": 1}, {"trace": "t1"})
+    record = djqueue.enqueue("shop.charge", kwargs={"order": 1}, headers={"trace": "t1"}).job()
+    assert (record.queue, record.args, record.kwargs, record.headers) == ("money", [], {"order": 1}, {"trace": "t1"})
 
 
 def test_enqueue_by_name_needs_no_import(database):
@@ -207,8 +207,6 @@ def test_kv_is_written_with_the_job(database):
 BAD = [
     (object(), r"args\[0\] \(value\) is of type object"),
     ({"x": [1, {"y": {1, 2}}]}, r"args\[0\] \(value\)\.x\[1\]\.y is of type set"),
-    (datetime(2026, 1, 1), r"args\[0\] \(value\) is of type datetime"),
-    (b"bytes", r"args\[0\] \(value\) is of type bytes"),
     (float("nan"), r"args\[0\] \(value\) is nan"),
     (float("-inf"), r"args\[0\] \(value\) is -inf"),
     ("a\x00b", r"args\[0\] \(value\) contains a NUL character at position 1"),

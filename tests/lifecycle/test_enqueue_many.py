@@ -70,12 +70,12 @@ def test_a_large_batch_with_every_option_is_stored(database):
     when = datetime(2100, 1, 1, tzinfo=UTC)
     text = "tab\t newline\n backslash \\ \\N quote ' \" ü😀"
     items = [
-        call(text, b=n).using(headers={"t": text}, run_at=when, timeout=5, lease=6.5, retry=djqueue.Fixed(7))
+        call(text, n).using(headers={"t": text}, run_at=when, timeout=5, lease=6.5, retry=djqueue.Fixed(7))
         for n in range(60)
     ]
-    handles = later.using(queue="q", max_attempts=9).enqueue_many(items)
+    handles = add.using(queue="q", max_attempts=9).enqueue_many(items)
     record = handles[59].job()
-    assert (record.args, record.kwargs, record.headers) == ([text], {"b": 59}, {"t": text})
+    assert (record.args, record.kwargs, record.headers) == ([text, 59], {}, {"t": text})
     assert (record.run_at, record.status, record.max_attempts, record.queue) == (when, "scheduled", 9, "q")
     row = rows(Job).get(pk=handles[0].id)
     assert (row.timeout, row.lease, row.retry["wait"]) == (5, 6.5, 7)

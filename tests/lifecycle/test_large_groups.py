@@ -15,7 +15,7 @@ from djqueue.sql import connection
 from djqueue.states import CancelOutcome, Outcome
 from djqueue.worker.options import Options
 from djqueue.worker.single_process import SingleProcess
-from tests.app.tasks import add, later
+from tests.app.tasks import add, later, repeat
 from tests.factories import ago
 from tests.tools import in_thread, rows
 
@@ -163,13 +163,21 @@ def test_a_group_that_is_too_large_after_all_is_split(database, monkeypatch):
     assert rows(DoneJob).count() == 40
 
 
-def test_an_outcome_that_no_statement_can_hold_fails_alone(configure):
+def test_a_result_that_no_statement_can_hold_is_replaced_by_a_marker(configure):
     configure(MAX_PAYLOAD_SIZE=100_000_000)
-    add.enqueue_many([djqueue.call(n) for n in range(5)])
+    handles = add.enqueue_many([djqueue.call(n) for n in range(5)])
     items = [settle.ack(job, LARGE * 20 if n == 2 else n) for n, job in enumerate(djqueue.Queue("default").claim(5))]
-    settled = settle.settle_many(items)
-    assert [isinstance(answer, Exception) for answer in settled] == [False, False, True, False, False]
-    assert rows(DoneJob).count() == 4
+    assert {answer.outcome for answer in settle.settle_many(items)} == {Outcome.DONE}
+    assert handles[2].job().result.problem == "refused by the database"
+    assert handles[3].job().result == 3
+
+
+def test_a_worker_does_not_repeat_a_job_whose_result_no_statement_can_hold(configure):
+    configure(MAX_PAYLOAD_SIZE=100_000_000)
+    handle = repeat.using(retry=djqueue.Fixed(0)).enqueue("x", 20_000_000)
+    assert SingleProcess(Options(burst=True)).run() == 0
+    assert (handle.status(), handle.job().attempts) == ("done", 1)
+    assert handle.job().result.problem == "refused by the database"
 
 
 def test_a_lost_connection_is_not_taken_for_a_group_that_is_too_large(database, monkeypatch):

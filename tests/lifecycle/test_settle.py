@@ -11,8 +11,8 @@ from djqueue.conf import config
 from djqueue.lifecycle import settle
 from djqueue.models import DeadJob, DoneJob, Job, Throughput
 from djqueue.sql.columns import MAX_ERRORS
-from djqueue.states import Outcome
-from tests.app.tasks import add, eager_retry, fragile, steady
+from djqueue.states import Outcome, Verdict
+from tests.app.tasks import add, eager_retry, echo, fragile, log_in, steady
 from tests.factories import DeadJobFactory, DoneJobFactory
 from tests.tools import claim_one, database_now, in_threads, live, places, rows, statements_sent
 
@@ -41,17 +41,70 @@ def test_results_come_back(database, result):
     assert djqueue.get_job(job.id).result == result
 
 
-def test_a_result_that_cannot_be_stored_is_refused_and_the_lease_is_kept(configure):
-    configure(MAX_PAYLOAD_SIZE=1000)
-    add.enqueue(1)
-    job = claim_one()
-    for result, message in [
-        (object(), "result is of type object"),
-        ("x" * 2000, "result too large: 2002 of 2002 bytes"),
-    ]:
-        with pytest.raises(djqueue.InvalidPayload, match=message):
-            job.ack(result)
-    job.ack("fine")
+class Hostile:
+    """A result whose repr() does the worst that it can."""
+
+    def __init__(self, text: object) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        if isinstance(self.text, BaseException):
+            raise self.text
+        return self.text
+
+
+ENDLESS: list = []
+ENDLESS.append(ENDLESS)
+UNSTORABLE = {
+    "of another type": (Hostile("<it>"), "tests.lifecycle.test_settle.Hostile", "<it>", "result is of type Hostile"),
+    "with a part of another type": ({"a": [{1}]}, "dict", "{'a': [{1}]}", "result.a[0] is of type set"),
+    "too large": ("x" * 20_000, "str", f"'{'x' * 499}\n… 19002", "result too large: 20002 of 20002 bytes"),
+    "with a NUL": ("a\x00b", "str", r"'a\x00b'", "result contains a NUL character"),
+    "too deep": (ENDLESS, "list", "[[...]]", "nested deeper than 100 levels"),
+    "whose repr raises": (
+        Hostile(SystemExit()),
+        "tests.lifecycle.test_settle.Hostile",
+        "<Hostile whose __repr__ raised SystemExit>",
+        "is of type Hostile",
+    ),
+    "whose repr is huge": (Hostile("y" * 10**6), "tests.lifecycle.test_settle.Hostile", "y" * 500, "Hostile"),
+    "whose repr cannot be stored": (Hostile("\x00\ud800"), "tests.lifecycle.test_settle.Hostile", "��", "Hostile"),
+}
+
+
+@pytest.mark.parametrize("name", UNSTORABLE)
+def test_a_result_that_cannot_be_stored_is_replaced_by_a_marker(configure, name):
+    configure(MAX_PAYLOAD_SIZE=10_000)
+    result, kind, shown, problem = UNSTORABLE[name]
+    handle = add.enqueue(1)
+    claim_one().ack(result)
+    record = handle.job()
+    assert record.status == "done"
+    assert isinstance(record.result, djqueue.UnstorableResult)
+    assert record.result.type == kind
+    assert record.result.repr.startswith(shown)
+    assert len(record.result.repr) < 1100
+    assert problem in record.result.problem
+
+
+def test_the_warning_for_an_unstorable_result_is_logged_once_per_task(database, caplog):
+    settle._warned.clear()
+    for task, result in [(add, {1}), (add, {2}), (echo, object())]:
+        task.enqueue(1)
+        claim_one().ack(result)
+    warnings = [record.getMessage() for record in caplog.records if "result cannot be stored" in record.getMessage()]
+    assert [text.partition("task=")[2] for text in warnings] == [
+        "tests.app.tasks.add type=set",
+        "tests.app.tasks.echo type=object",
+    ]
+
+
+def test_the_marker_of_a_result_contains_no_secret(database):
+    handle = log_in.enqueue("ada", "hunter2")
+    claim_one().ack({"hunter2", 1})
+    assert handle.status() == "done"
+    assert "hunter2" not in repr(handle.job().result)
+    assert "********" in repr(handle.job().result)
 
 
 def test_without_retention_a_done_job_leaves_nothing_but_its_count(configure):
@@ -256,11 +309,30 @@ def test_many_are_settled_at_once_each_by_its_verdict(database):
     assert handles[0].job().result == "r0"
 
 
+def test_a_result_that_the_database_refuses_is_replaced_by_a_marker(database):
+    """The run succeeded: neither its own job nor the other jobs of the group may run again."""
+    handles = [add.enqueue(n) for n in range(7)]
+    items = [settle.ack(job, "fine") for job in djqueue.Queue("default").claim(7)]
+    items[3] = replace(items[3], result='"\ud800"')
+    assert {item.outcome for item in settle.settle_many(items)} == {Outcome.DONE}
+    assert {handle.status() for handle in handles} == {"done"}
+    assert handles[3].job().result == djqueue.UnstorableResult("str", "3 characters of JSON", "refused by the database")
+    assert handles[4].job().result == "fine"
+
+
+def test_a_result_that_the_database_refuses_from_one_caller_is_replaced_too(database):
+    handle = add.enqueue(1)
+    job = claim_one()
+    settle.settle_one(job, replace(settle.ack(job, "fine"), result='"\ud800"'))
+    assert handle.status() == "done"
+    assert handle.job().result.problem == "refused by the database"
+
+
 def test_a_batch_refused_for_its_data_loses_only_the_bad_one(database):
     """A text that passed the checks but is refused by the database must not affect the outcomes of other jobs."""
     handles = [add.enqueue(n) for n in range(7)]
     items = [settle.ack(job, "fine") for job in djqueue.Queue("default").claim(7)]
-    items[3] = replace(items[3], result='"\ud800"')
+    items[3] = replace(items[3], verdict=Verdict.DEAD_LETTER, result=None, error="\ud800", entry="{}\n")
     settled = settle.settle_many(items)
     assert [isinstance(item, Exception) for item in settled] == [False] * 3 + [True] + [False] * 3
     assert [handle.status() for handle in handles] == ["done"] * 3 + ["claimed"] + ["done"] * 3

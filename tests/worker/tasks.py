@@ -18,6 +18,7 @@ import djqueue
 from djqueue import kv
 from djqueue.conf import config
 from djqueue.models import Job
+from tests.app.models import Place
 
 if "DJQUEUE_TEST_HANG" in os.environ:
     try:
@@ -83,8 +84,25 @@ async def arefuse(argument: str) -> None:
 
 
 @djqueue.task
-def return_unstorable() -> object:
-    return object()
+def return_unstorable(key: str) -> object:
+    kv.set(key, kv.get(key, 0) + 1)
+    return {42}
+
+
+@djqueue.task
+async def areturn_unstorable(key: str) -> object:
+    await kv.aset(key, await kv.aget(key, 0) + 1)
+    return {42}
+
+
+@djqueue.task
+def visit(place: Place, more: dict, at: Place | None = None) -> list:
+    return [place, place.name, at and at.name, type(more["price"]).__name__]
+
+
+@djqueue.task
+async def avisit(place: Place, more: dict, at: Place | None = None) -> list:
+    return [place, place.name, at and at.name, type(more["price"]).__name__]
 
 
 @djqueue.task

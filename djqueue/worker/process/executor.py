@@ -99,6 +99,7 @@ async def acall(func: Callable[..., Any], holding: Holding, timeout: float | Non
 
     async def own_code() -> Any:
         with end_if_forked():
+            await job.aload()
             return await func(*job.args, **job.kwargs)
 
     try:

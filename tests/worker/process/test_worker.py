@@ -7,15 +7,18 @@ import logging
 import threading
 import time
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 
 import pytest
 from django.db import OperationalError, connections
 
 import djqueue
-from djqueue import call, kv
+from djqueue import ModelReference, call, kv
+from djqueue.fields import Unreadable
 from djqueue.models import Job
 from djqueue.worker.options import Options
 from djqueue.worker.single_process import SingleProcess
+from tests.app.models import Place
 from tests.factories import JobFactory, ago
 from tests.test_signals import heard  # noqa: F401 - a fixture
 from tests.tools import eventually, live, rows
@@ -95,18 +98,70 @@ def test_what_a_task_raises_steers_its_job(database, name, status, attempts, err
     assert after.status() == "done"
 
 
-def test_a_result_that_cannot_be_stored_is_a_failure_with_that_error(database):
-    handle = tasks.return_unstorable.using(max_attempts=1).enqueue()
+@pytest.mark.parametrize("task", [tasks.return_unstorable, tasks.areturn_unstorable])
+def test_a_run_is_never_repeated_because_of_its_result(database, task):
+    handle = task.using(max_attempts=3, retry=djqueue.Fixed(0)).enqueue("runs")
     burst()
-    assert handle.status() == "dead"
-    assert "result is of type object" in handle.job().last_error
+    assert (handle.status(), handle.job().attempts, kv.get("runs")) == ("done", 1, 1)
+    assert (handle.job().result.type, handle.job().result.repr) == ("set", "{42}")
+
+
+PLACES = {"plain function": tasks.visit, "coroutine": tasks.avisit}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_task_gets_the_current_row_of_a_model_instance(database, kind):
+    place = Place.objects.using(database).create(name="old")
+    handle = PLACES[kind].enqueue(place, {"price": Decimal("9.90")}, at=place)
+    Place.objects.using(database).filter(pk=place.pk).update(name="new")
+    burst()
+    record = handle.job()
+    assert record.last_error == ""
+    assert record.result == [ModelReference("app.Place", database, place.pk), "new", "new", "Decimal"]
+    assert record.result[0].get() == place
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_row_that_is_gone_is_an_ordinary_failure(database, kind):
+    place = Place.objects.using(database).create(name="gone")
+    handle = PLACES[kind].using(max_attempts=2, retry=djqueue.Fixed(0)).enqueue(place, {})
+    gone = str(ModelReference("app.Place", database, place.pk))
+    place.delete(using=database)
+    burst()
+    record = handle.job()
+    assert (record.status, record.attempts) == ("dead", 2)
+    assert record.last_error == f"{gone} does not exist in the database '{database}'."
+    assert record.errors[0]["exception"] == "tests.app.models.Place.DoesNotExist"
+    assert str(record.args[0]) == gone
+
+
+BAD_ROWS = {
+    "an unknown tag": ('[{"$pickle":"gASVCg=="}]', "Unknown tag '$pickle'"),
+    "an unknown model": ('[{"$model":["os.system","default",1]}]', "Unknown model 'os.system'"),
+    "a value that cannot be read": ('[{"$decimal":"hunter2"}]', "Invalid tag '$decimal'"),
+    "an unknown database": ('[{"$model":["app.Place","nowhere",1]}]', "nowhere"),
+    "text that is not JSON": ("[1", "Expecting"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+@pytest.mark.parametrize("task", ["double", "adouble"])
+def test_arguments_that_cannot_be_read_are_an_ordinary_failure(database, name, task):
+    args, problem = BAD_ROWS[name]
+    row = JobFactory(task=f"tests.worker.tasks.{task}", args=Unreadable(args), max_attempts=1)
+    after = tasks.double.enqueue(1)
+    burst()
+    record = djqueue.get_job(row.id)
+    assert (record.status, after.status()) == ("dead", "done")
+    assert problem in record.last_error
+    assert "hunter2" not in record.last_error
 
 
 def test_arguments_that_do_not_fit_are_a_normal_failure(database):
-    handle = djqueue.enqueue("tests.worker.tasks.double", args=[1, 2, 3], max_attempts=1)
+    row = JobFactory(task="tests.worker.tasks.double", args=[1, 2, 3], max_attempts=1)  # of another release
     burst()
-    assert handle.status() == "dead"
-    assert handle.job().errors[0]["exception"] == "builtins.TypeError"
+    assert djqueue.get_job(row.id).status == "dead"
+    assert djqueue.get_job(row.id).errors[0]["exception"] == "builtins.TypeError"
 
 
 def test_an_unknown_task_is_put_back_and_then_dies(database, configure):
