@@ -22,7 +22,7 @@ from djqueue.schedules.rows import columns
 from djqueue.sql import statements
 from djqueue.states import Misfire, Overlap
 
-from .forms import JSONText
+from .forms import LIST_HELP, OBJECT_HELP, JSONText
 
 MISFIRES = [
     (Misfire.ONCE.value, _("once: only the latest missed slot fires")),
@@ -51,8 +51,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     """The fields of a schedule, or only `enabled` for one from code. An unchanged mask keeps its value."""
 
     task = forms.ChoiceField(label=_("Task"))
-    args = JSONText(label=_("Arguments"), initial=list, required=False, help_text=_("A JSON list."))
-    kwargs = JSONText(label=_("Named arguments"), initial=dict, required=False, help_text=_("A JSON object."))
+    args = JSONText(label=_("Arguments"), empty=list, help_text=LIST_HELP)
+    kwargs = JSONText(label=_("Named arguments"), empty=dict, help_text=OBJECT_HELP)
     misfire = forms.ChoiceField(label=_("Missed slots"), choices=MISFIRES)
     overlap = forms.ChoiceField(label=_("If an earlier job is still live"), choices=OVERLAPS)
     seen = forms.CharField(required=False, widget=forms.HiddenInput)

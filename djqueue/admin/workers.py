@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -32,6 +33,24 @@ class WorkerAdmin(QueueModelAdmin):
         "started_column",
     )
     json_columns = ("queues",)
+    fields = (
+        *(
+            "identity",
+            "name",
+            "supervisor",
+            "host",
+            "pid",
+            "version",
+            "queues_on_page",
+            "threads",
+            "running",
+            "finished",
+        ),
+        *("memory_column", "draining_word", "started_time", "heartbeat_time", "stopped_time"),
+    )
+    started_time = display.time_of("started_at", _("started at"))
+    heartbeat_time = display.time_of("heartbeat_at", _("heartbeat at"))
+    stopped_time = display.time_of("stopped_at", _("stopped at"))
 
     @admin.display(description=_("worker"))
     def identity_column(self, obj: Worker) -> str:
@@ -53,10 +72,11 @@ class WorkerAdmin(QueueModelAdmin):
 
     @admin.display(description=_("queues"))
     def queues_column(self, obj: Any) -> str:
-        queues = obj.short_queues
-        if queues == []:
-            return gettext("all")
-        return ", ".join(map(str, queues)) if isinstance(queues, list) else display.short_json(queues)
+        return queue_names(obj.short_queues)
+
+    @admin.display(description=_("queues"))
+    def queues_on_page(self, obj: Worker) -> str:
+        return queue_names(obj.queues)
 
     @admin.display(description=_("running"))
     def running_column(self, obj: Worker) -> str:
@@ -68,7 +88,11 @@ class WorkerAdmin(QueueModelAdmin):
 
     @admin.display(description=_("memory"))
     def memory_column(self, obj: Worker) -> str:
-        return display.size(obj.memory) if obj.memory else display.NOTHING
+        return filesizeformat(obj.memory) if obj.memory else display.NOTHING
+
+    @admin.display(description=_("draining"))
+    def draining_word(self, obj: Worker) -> str:
+        return display.yes_or_no(obj.draining)
 
     @admin.display(description=_("heartbeat"))
     def heartbeat_column(self, obj: Worker) -> str:
@@ -77,3 +101,9 @@ class WorkerAdmin(QueueModelAdmin):
     @admin.display(description=_("started"))
     def started_column(self, obj: Worker) -> str:
         return display.ago(obj.started_at)
+
+
+def queue_names(queues: Any) -> str:
+    if queues == []:
+        return gettext("all")
+    return ", ".join(map(str, queues)) if isinstance(queues, list) else display.short_json(queues)

@@ -409,7 +409,7 @@ def test_actions_beside_running_workers_lose_and_duplicate_no_job(boss, database
         finally:
             stop.set()
         assert sum(future.result() for future in futures) > 0
-    deleted = {entry[0] for entry in boss.log() if entry[1] == DELETION}
+    deleted = " ".join(f"{entry[0]} {entry[2]}" for entry in boss.log() if entry[1] == DELETION)
     for handle in handles:
         assert len(places(handle.id)) == (0 if str(handle.id) in deleted else 1)
 
@@ -476,7 +476,6 @@ def test_only_jobs_that_match_the_filter_are_requeued(boss):
     assert boss.messages(response) == ["7 requeued, 0 skipped."]
     assert {job.queue for job in rows(Job).all()} == {"a"}
     assert rows(DeadJob).count() == 7
-    assert len(boss.log()) == 7
 
 
 def test_actions_run_in_batches(boss, monkeypatch):
@@ -484,7 +483,7 @@ def test_actions_run_in_batches(boss, monkeypatch):
     for _ in range(11):
         DeadJobFactory()
     assert boss.messages(boss.do("deadjob", "requeue")) == ["11 requeued, 0 skipped."]
-    assert len(boss.log()) == 11
+    assert len(boss.log()) == 1
 
 
 def test_time_limit_of_a_request_is_reported(boss, monkeypatch):
@@ -512,7 +511,6 @@ def test_requeue_with_other_arguments_takes_one_job(boss):
         ({"args": "[1", "kwargs": "{}"}, "Invalid JSON: Expecting ',' delimiter (line 1, column 3)."),
         ({"args": "{}", "kwargs": "{}"}, "Enter a JSON list"),
         ({"args": "[]", "kwargs": "[]"}, "Enter a JSON object"),
-        ({"args": "", "kwargs": "{}"}, "Enter a value."),
         ({"args": "[NaN]", "kwargs": "{}"}, "which JSON cannot represent"),
         ({"args": '["\\u0000"]', "kwargs": "{}"}, "NUL character"),
         ({"args": f'["{"x" * 2_000_000}"]', "kwargs": "{}"}, "MAX_PAYLOAD_SIZE"),

@@ -90,7 +90,7 @@ def test_filter_choices_list_existing_queues_and_tasks(boss):
 
 def test_task_filter_of_dead_jobs_lists_removed_tasks(boss):
     DeadJobFactory(task="gone.away")
-    assert "gone.away" in [name for name, _ in boss.get("deadjob").context["cl"].filter_specs[1].lookup_choices]
+    assert "gone.away" in [name for name, _ in boss.get("deadjob").context["cl"].filter_specs[2].lookup_choices]
 
 
 def test_other_lookups_are_refused(boss):
@@ -149,12 +149,12 @@ def test_dead_jobs_are_grouped_by_task_and_error(boss):
         DeadJobFactory(last_error=f"order {number} has no address\nand more", args=[number])
     DeadJobFactory(last_error="no route to host 0x7f01ab", task="shop.charge")
     response = boss.get("deadjob")
-    groups = [(group.task, group.error, group.count) for group, _ in response.context["groups"]]
+    groups = [(row["group"].task, row["group"].error, row["group"].count) for row in response.context["groups"]]
     assert groups == [
         ("tests.app.tasks.add", "order # has no address", 5),
         ("shop.charge", "no route to host #", 1),
     ]
-    link = response.context["groups"][0][1]
+    link = response.context["groups"][0]["link"]
     followed = boss.client.get(boss.url("deadjob") + link)
     assert followed.context["cl"].result_count == 5
     assert "groups" not in followed.context
@@ -165,7 +165,7 @@ def test_link_of_an_error_group_finds_its_jobs(boss, error):
     DeadJobFactory(last_error=error)
     DeadJobFactory(last_error="Another thing")
     groups = boss.get("deadjob").context["groups"]
-    links = {group.error: link for group, link in groups}
+    links = {row["group"].error: row["link"] for row in groups}
     [link] = [link for shown, link in links.items() if shown != "Another thing"]
     found = boss.client.get(boss.url("deadjob") + link).context["cl"].result_list
     assert error in [row.last_error for row in found]

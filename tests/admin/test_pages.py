@@ -77,9 +77,10 @@ def test_page_shows_timeline_attempts_and_arguments(boss):
         "due",
         "first started",
         "attempt 1 failed",
+        "died",
         "claimed",
         "attempt 2 failed",
-        "dead",
+        "died",
     ]
     folded = [attrs for tag, attrs in Cells(page.content.decode()).tags if tag == "details"]
     assert len(folded) == 2

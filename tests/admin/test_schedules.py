@@ -115,7 +115,6 @@ BAD = {
     "task": ({"task": "no.such.task"}, "task", "no.such.task is not one of the available choices"),
     "no task": ({"task": ""}, "task", "This field is required."),
     "args that are not JSON": ({"args": "[1"}, "args", "Invalid JSON: Expecting ',' delimiter"),
-    "no args": ({"args": ""}, "args", "Enter a value."),
     "args that are no list": ({"args": "{}"}, "args", "args must be a list or tuple, got dict"),
     "args that cannot be stored": ({"args": "[NaN]"}, "args", "which JSON cannot represent"),
     "kwargs that are no object": ({"kwargs": "[]"}, "kwargs", "kwargs must be a dictionary, got list"),

@@ -35,7 +35,7 @@ def test_search_by_task_name(boss):
     assert found(boss, "tests.app.tasks.add") == [add.pk]
     response = boss.get("job", q="gone.away")
     assert [row.pk for row in response.context["cl"].result_list] == [lost.pk]
-    assert "No registered task contains" in words(response)
+    assert "No registered task or queue has “gone.away” in its name." in words(response)
 
 
 @pytest.mark.parametrize("model", ["job", "deadjob", "donejob"])
