@@ -140,7 +140,7 @@ class JobFieldsAdmin(ActingAdmin):
 
     def describe(self, row: Any) -> str:
         shown = self.arguments_column(row)
-        return format_html("{} {} <code>{}</code>", display.dotted(row.task), shown, row.pk)
+        return format_html('{} ({}) <span class="djq-id">{}</span>', display.dotted(row.task), shown, row.pk)
 
     def notes_before(self, queryset: QuerySet[Any], act: Act) -> list[str]:
         paused = paused_queues() if act.enqueues else []
