@@ -158,7 +158,7 @@ class DeadJobAdmin(JobFieldsAdmin):
             {
                 "group": group,
                 "task": display.dotted(group.task),
-                "exception": display.dotted(group.exception.removeprefix("builtins.")),
+                "exception": group.exception.rpartition(".")[2],
                 "first": display.ago(group.first),
                 "last": display.ago(group.last),
                 "link": changelist.get_query_string({"task": group.task, "error": group.error}, ["p"]),

@@ -46,7 +46,7 @@ def parse(text: str) -> Search:
             found.ids.append(job_id)
         elif not storable(term):
             found.hints.append(_("“%(term)s” contains characters that cannot be stored.") % {"term": term})
-        elif not colon or " " in name or any(term in task.name for task in registry.all_tasks()):
+        elif not colon or is_text(name) or any(term in task.name for task in registry.all_tasks()):
             found.names.append(term)
         elif name and value:
             found.arguments.append((name, value))
@@ -56,6 +56,11 @@ def parse(text: str) -> Search:
                 % {"term": term}
             )
     return found
+
+
+def is_text(name: str) -> bool:
+    """Return whether this cannot be the name of an argument, such as the beginning of "order 42: no answer"."""
+    return " " in name or name[:1].isdigit()
 
 
 def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[str]]:

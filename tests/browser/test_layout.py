@@ -107,7 +107,7 @@ def test_no_page_is_wider_than_the_window(visitor, long_rows, width, theme):
 
     def check(name: str) -> None:
         visitor.shoot(f"layout-{name}-{width}-{theme}")
-        if found := visitor.overflows() or (width >= 1440 and visitor.cut_columns()):
+        if found := visitor.overflows() or visitor.clipped() or (width >= 1440 and visitor.cut_columns()):
             wrong[name] = found
 
     visit_every_page(visitor, long_rows, check)

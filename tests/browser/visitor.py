@@ -54,6 +54,13 @@ class Visitor:
                 one => `${one.tagName}.${one.className}#${one.id} ${Math.round(one.getBoundingClientRect().right)}`)];
         }""")
 
+    def clipped(self) -> list[str]:
+        """Return the read-only values that are wider than their form."""
+        return self.page.evaluate("""() => [...document.querySelectorAll(".readonly")]
+            .filter(one => one.scrollWidth > one.clientWidth + 1
+                || one.getBoundingClientRect().right > one.closest("fieldset").getBoundingClientRect().right + 1)
+            .map(one => one.innerText.slice(0, 40))""")
+
     def cut_columns(self) -> list[str]:
         """Return the headers of list columns that do not fit into the list."""
         return self.page.evaluate("""() => [...document.querySelectorAll("#changelist .results, .djq-scroll")]
