@@ -10,14 +10,15 @@ from django.contrib import admin
 from django.contrib.auth import get_permission_codename
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.translation import gettext, ngettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext_lazy
 
 from djqueue.lifecycle.enqueue_again import enqueue_again_many
 from djqueue.models import DoneJob, Job
 
 from . import display
-from .actions import Act, RowResult
+from .actions import Act, RowResult, Tally
 from .filters import FinishedFilter, QueueFilter, StatusFilter, TaskFilter
 from .job_base import JobFieldsAdmin
 
@@ -70,6 +71,14 @@ class DoneJobAdmin(JobFieldsAdmin):
     @admin.action(permissions=["enqueue_again"], description=_("Enqueue selected %(verbose_name_plural)s again"))
     def enqueue_again(self, request: HttpRequest, queryset: QuerySet[DoneJob]) -> HttpResponse:
         return self.ask(request, queryset, ENQUEUE_AGAIN)
+
+    def after_batch(
+        self, request: HttpRequest, act: Act, rows: Sequence[Any], changed: Mapping[Any, str], tally: Tally
+    ) -> None:
+        super().after_batch(request, act, rows, changed, tally)
+        if len(rows) == 1 and changed and (url := self.url("change", rows[0].copy_id, model=Job)):
+            text = gettext('The copy is <a href="{}">job {}</a>.')
+            self.message_user(request, format_html(text, url, rows[0].copy_id))
 
     def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
         """Offer to sort by the end where an index serves it."""

@@ -49,7 +49,7 @@ class CappedChangeList(ChangeList):
 
     def get_ordering_field(self, field_name: Any) -> Any:
         """Ignore `?o=` for a column that cannot be sorted."""
-        return super().get_ordering_field(field_name) if field_name in self.sortable_by else None
+        return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         """Let the primary key follow the direction of the sorted column, so that one index serves both."""

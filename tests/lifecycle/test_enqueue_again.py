@@ -26,7 +26,7 @@ def test_done_job_is_copied_under_a_new_id(database):
     assert places(handle.id) == ["DoneJob"]
     old, new = rows(DoneJob).get(), rows(Job).get()
     assert [getattr(new, name) for name in COPIED] == [getattr(old, name) for name in COPIED]
-    assert repr(new.args + [new.kwargs]) == "[1e+20, {'b': -0.0}]"
+    assert repr([*new.args, new.kwargs]) == "[1e+20, {'b': -0.0}]"
     assert (new.status, new.attempts, new.errors, new.schedule) == ("pending", 0, [], None)
     assert new.enqueued_at > old.enqueued_at
     claim_one("mail").ack()
