@@ -37,6 +37,11 @@ PAGES = {
     "jobs, with errors (none)": "job/?errors=yes",
     "jobs, late": "job/?late=minute",
     "jobs, late by a day (none)": "job/?late=day",
+    "jobs, scheduled, by due time": "job/?status=scheduled&o=6",
+    "jobs, scheduled, by due time, latest first": "job/?status=scheduled&o=-6",
+    "jobs, search a queue": "job/?q=q17",
+    "jobs, search an error that is not there": "job/?q=error:nothing",
+    "jobs, search a text that is nowhere": "job/?q=nothing",
     "jobs, search an id": "job/?q={pending}",
     "jobs, search an id that is not there": "job/?q=0198c9b4-0000-7000-8000-00000000000a",
     "jobs, search a task": "job/?q=charge",
@@ -50,11 +55,23 @@ PAGES = {
     "dead jobs, a task that has none": "deadjob/?task=shop.tasks.nothing",
     "dead jobs, a group": "deadjob/?task=shop.tasks.charge&error=order+%23:+the+card",
     "dead jobs, a group that has none": "deadjob/?task=shop.tasks.charge&error=nobody",
+    "dead jobs, oldest first": "deadjob/?o=3",
+    "dead jobs of the last hour": "deadjob/?since=hour",
+    "dead jobs of the last week": "deadjob/?since=week",
+    "dead jobs, a queue, of the last hour": "deadjob/?since=hour&queue=q7",
+    "dead jobs, search an error": "deadjob/?q=order+999999",
+    "dead jobs, search an error that many have": "deadjob/?q=company",
+    "dead jobs, search a text that is nowhere": "deadjob/?q=nothing",
     "dead jobs, search an id": "deadjob/?q={dead}",
     "dead jobs, search a task": "deadjob/?q=invoice",
     "dead jobs, search an argument": "deadjob/?q=order_id:999990",
     "dead jobs, search an argument that is not there": "deadjob/?q=order_id:x",
     "done jobs": "donejob/",
+    "done jobs of the last hour": "donejob/?since=hour",
+    "done jobs of the last week": "donejob/?since=week",
+    "done jobs, a queue, by end": "donejob/?queue=q7&o=9",
+    "done jobs, a queue, by end, latest first": "donejob/?queue=q7&o=-9",
+    "done jobs, search an error that is not there": "donejob/?q=error:nothing",
     "queues": "queuestate/",
     "workers": "worker/",
     "kv": "kv/",
@@ -122,7 +139,7 @@ def fill_tables(rows: int) -> None:
     fill("djqueue_job", 50, **waiting, status="'claimed'", claimed_at="now()", lease_expires_at="now()", worker="'w'")
     died = {"failed_at": "now() - n * interval '1 second'", "last_error": ERRORS, "errors": ENTRY, "attempts": "3"}
     fill("djqueue_deadjob", rows, **common, **died)
-    fill("djqueue_donejob", rows // 10, **common, status="'done'", completed_at="now()")
+    fill("djqueue_donejob", rows, **common, status="'done'", completed_at="now() - n * interval '1 second'")
     run("VACUUM ANALYZE djqueue_job, djqueue_deadjob, djqueue_donejob")
     print(f"{rows} pending and {rows} dead rows made in {time.perf_counter() - start:.0f} s")
 

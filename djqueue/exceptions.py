@@ -63,6 +63,10 @@ class NotDead(DjqueueError):
     """The job is not dead; only dead jobs can be requeued."""
 
 
+class NotDone(DjqueueError):
+    """The job is neither done nor cancelled; only such jobs can be enqueued again."""
+
+
 class WaitInTransaction(DjqueueError, RuntimeError):
     """A wait for a job inside an open transaction would never end."""
 

@@ -14,8 +14,9 @@ from .core.durations import Duration
 from .core.options import job_id
 from .core.payload import encode_arguments
 from .core.records import JobRecord, Requeue, WaitOutcome
-from .exceptions import InvalidOption, NotDead
+from .exceptions import InvalidOption, NotDead, NotDone
 from .lifecycle.cancel import cancel_many
+from .lifecycle.enqueue_again import enqueue_again_many
 from .lifecycle.requeue import requeue_many, reschedule_many
 from .sql import statements
 from .states import CancelOutcome, Status
@@ -68,6 +69,18 @@ def requeue(
     raise NotDead(f"Job {found} is not dead; only dead jobs can be requeued.")
 
 
+def enqueue_again(id: UUID | str) -> JobHandle:  # noqa: A002
+    """Enqueue a copy of a done or cancelled job under a new id; the job itself stays as history.
+
+    Raise NotDone if no done or cancelled job has this id.
+    """
+    found = _parse_id(id)
+    copies = {} if found is None else enqueue_again_many([found])
+    for copy in copies.values():
+        return JobHandle(copy.id, copy.created)
+    raise NotDone(f"No done or cancelled job has the id {id!s:.80}; it may be no longer kept.")
+
+
 def reschedule(id: UUID | str, run_at: datetime | None = None, priority: int | None = None) -> bool:  # noqa: A002
     """Change the time or the priority of a waiting job; return False if it is not waiting."""
     found = _parse_id(id)
@@ -102,6 +115,7 @@ async def await_for_jobs(timeout: Duration | None = None) -> bool:
 aget_job = twin(get_job)
 acancel = twin(cancel)
 arequeue = twin(requeue)
+aenqueue_again = twin(enqueue_again)
 areschedule = twin(reschedule)
 
 

@@ -55,6 +55,7 @@ class Act:
     form: type[forms.Form] = forms.Form
     flag: int = CHANGE
     danger: bool = False
+    enqueues: bool = False  # the jobs are due afterwards, unless their queue is paused
 
 
 @dataclass
@@ -64,6 +65,8 @@ class Tally:
     results: Counter[str] = field(default_factory=Counter)
     seen: int = 0
     unfinished: bool = False
+    queues: Counter[str] = field(default_factory=Counter)  # of the changed jobs
+    entries: dict[str, LogEntry] = field(default_factory=dict)  # by result: the log entry of an action on many jobs
 
     @property
     def skipped(self) -> int:
@@ -112,9 +115,14 @@ class ActingAdmin(QueueModelAdmin):
                 tally.unfinished = True
                 break
             changed = act.perform(rows, options)
-            self.log(request, act, rows, changed)
             tally.add(rows, changed)
+            self.after_batch(request, act, rows, changed, tally)
         return tally
+
+    def after_batch(
+        self, request: HttpRequest, act: Act, rows: Sequence[Any], changed: Mapping[Any, str], tally: Tally
+    ) -> None:
+        self.log(request, act, rows, changed)
 
     def log(self, request: HttpRequest, act: Act, rows: Sequence[Any], changed: Mapping[Any, str]) -> None:
         """Write a log entry for each changed row, in the admin's own database."""
@@ -150,9 +158,21 @@ class ActingAdmin(QueueModelAdmin):
             hidden=hidden,
             count=min(count, CAP),
             capped=count > CAP,
-            sample=list(queryset.only(*self.act_fields)[:SAMPLE]),
+            sample=[self.describe(row) for row in self.sampled(queryset)[:SAMPLE]],
+            notes=self.notes_before(queryset, act),
             back=self.return_url(request),
         )
+
+    def sampled(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.only(*self.act_fields)
+
+    def describe(self, row: Any) -> str:
+        """Return what the confirmation shows of a row."""
+        return str(row)
+
+    def notes_before(self, queryset: QuerySet[Any], act: Act) -> list[str]:
+        """Return what the user should know before the confirmation."""
+        return []
 
     def confirmation_page(
         self, request: HttpRequest, act: Act, form: forms.Form, *, count: int, capped: bool = False, **context: Any

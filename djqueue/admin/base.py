@@ -27,6 +27,7 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     show_facets = admin.ShowFacets.NEVER
     sortable_by: ClassVar[tuple[str, ...]] = ()
     list_per_page = 50
+    object_history_template = "admin/djqueue/history.html"
     json_columns: ClassVar[tuple[str, ...]] = ()  # shown in the list if they are short
     unread_columns: ClassVar[tuple[str, ...]] = ()  # possibly large, and not read for the list
 

@@ -27,7 +27,7 @@ from djqueue.sql import statements
 from . import display
 from .actions import KEEP, Act, RowResult
 from .error_groups import groups
-from .filters import ErrorFilter, QueueFilter, TaskFilter
+from .filters import DiedFilter, ErrorFilter, QueueFilter, TaskFilter
 from .forms import ArgumentsForm, SpreadForm
 from .job_base import JobFieldsAdmin
 
@@ -68,6 +68,7 @@ REQUEUE = Act(
     perform=requeue,
     results={"requeued": RowResult(_("%(count)s requeued"), _("Requeued."))},
     form=SpreadForm,
+    enqueues=True,
 )
 REQUEUE_EDITED = Act(
     name="requeue_edited",
@@ -77,6 +78,7 @@ REQUEUE_EDITED = Act(
     confirm=_("Requeue with these arguments"),
     perform=requeue_edited,
     results={"requeued": RowResult(_("%(count)s requeued"), _("Requeued with other arguments."))},
+    enqueues=True,
 )
 DELETE = Act(
     name="delete",
@@ -101,9 +103,9 @@ class DeadJobAdmin(JobFieldsAdmin):
         "attempts_column",
         "queue_column",
         "arguments_column",
-        "id_column",
     )
-    list_filter = (QueueFilter, TaskFilter, ErrorFilter)
+    list_filter = (DiedFilter, QueueFilter, TaskFilter, ErrorFilter)
+    sortable_by = ("failed_column",)
     actions = ("requeue", "requeue_edited", "delete")
     acts = (REQUEUE, REQUEUE_EDITED, DELETE)
 
@@ -153,10 +155,18 @@ class DeadJobAdmin(JobFieldsAdmin):
     def groups_context(self, changelist: Any) -> dict[str, Any]:
         found, grouped = groups(changelist.queryset)
         rows = [
-            (group, changelist.get_query_string({"task": group.task, "error": group.error}, ["p"])) for group in found
+            {
+                "group": group,
+                "task": display.dotted(group.task),
+                "exception": group.exception.rpartition(".")[2],
+                "first": display.ago(group.first),
+                "last": display.ago(group.last),
+                "link": changelist.get_query_string({"task": group.task, "error": group.error}, ["p"]),
+            }
+            for group in found
         ]
         return {"groups": rows, "grouped": grouped}
 
-    @admin.display(description=_("died"))
+    @admin.display(description=_("died"), ordering="failed_at")
     def failed_column(self, obj: DeadJob) -> str:
         return display.ago(obj.failed_at)

@@ -9,10 +9,11 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from django.contrib import admin
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
@@ -37,6 +38,7 @@ MARKS = {
     "no-worker": "!",
 }
 NOTHING = "-"
+TIME_FORMAT = "Y-m-d H:i:s T"
 
 
 def badge(kind: str, label: str = "") -> SafeString:
@@ -54,6 +56,16 @@ def status(job: Any) -> SafeString:
         return badge(job.status, str(Status(job.status).label))
     except ValueError:  # a row edited by hand
         return badge(str(job.status))
+
+
+def dotted(name: Any) -> SafeString:
+    """Return a name that can be broken after its dots."""
+    return format_html_join(mark_safe("<wbr>"), "{}", ((part,) for part in re.split(r"(?<=\.)", str(name))))
+
+
+def yes_or_no(value: bool) -> str:
+    """Return a word; Django's icon shows a harmless "no" as a red cross."""
+    return _("yes") if value else _("no")
 
 
 def short_json(value: Any, length: int = 60) -> str:
@@ -129,28 +141,37 @@ def between(start: datetime | None, end: datetime | None) -> str:
     return duration(None if start is None or end is None else (end - start).total_seconds())
 
 
+def exact(value: datetime) -> str:
+    """Return a time in the one format that all pages use."""
+    return date_format(timezone.localtime(value), TIME_FORMAT)
+
+
+def relative(value: datetime, now: datetime | None = None) -> str:
+    """Return how long ago a time was, or how far it is in the future."""
+    seconds = ((now or timezone.now()) - value).total_seconds()
+    text = _("%(time)s ago") if seconds >= 0 else _("in %(time)s")
+    return text % {"time": duration(abs(seconds))}
+
+
 def instant(value: datetime | None) -> str | SafeString:
-    if value is None:
-        return NOTHING
-    text = date_format(timezone.localtime(value), "Y-m-d H:i:s")
-    return format_html('<time datetime="{}">{}</time>', value.isoformat(), text)
+    """Return the exact time, with how long ago it was as a tooltip: for the page of one row."""
+    return NOTHING if value is None else _time(value, exact(value), relative(value))
 
 
 def ago(value: datetime | None, now: datetime | None = None) -> str | SafeString:
-    """Return how long ago it was, with the exact time as a tooltip."""
-    if value is None:
-        return NOTHING
-    seconds = ((now or timezone.now()) - value).total_seconds()
-    text = _("%(time)s ago") if seconds >= 0 else _("in %(time)s")
-    when = date_format(timezone.localtime(value), "Y-m-d H:i:s T")
-    shown = text % {"time": duration(abs(seconds))}
-    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), when, shown)
+    """Return how long ago it was, with the exact time as a tooltip: for lists."""
+    return NOTHING if value is None else _time(value, relative(value, now), exact(value))
 
 
-def size(count: int) -> str:
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"
+def _time(value: datetime, shown: str, title: str) -> SafeString:
+    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), title, shown)
+
+
+def time_of(field: str, label: Any) -> Any:
+    """Return a method of an admin class that shows a time on the page of a row."""
+
+    @admin.display(description=label)
+    def method(self: Any, obj: Any) -> str | SafeString:
+        return instant(getattr(obj, field))
+
+    return method

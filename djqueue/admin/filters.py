@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -18,6 +18,8 @@ from djqueue.fields import ExactTextField
 from djqueue.models import DeadJob, DoneJob, Job
 from djqueue.sql import statements
 from djqueue.states import Status
+
+from .display import dotted
 
 RUNNING = "running"  # a claimed job that has started
 MOST_CHOICES = 100
@@ -36,7 +38,7 @@ class ValueFilter(admin.SimpleListFilter):
         self.model = model_admin.model
         names = sorted(set(self.values()))[:MOST_CHOICES]
         chosen = self.value()
-        return [(name, name) for name in (names if chosen is None or chosen in names else [*names, chosen])]
+        return [(name, dotted(name)) for name in (names if chosen is None or chosen in names else [*names, chosen])]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         value = self.value()
@@ -72,9 +74,7 @@ class QueueFilter(ValueFilter):
     parameter_name = field = "queue"
 
     def values(self) -> Iterable[str]:
-        if self.model is DeadJob or self.model is DoneJob:
-            return statements().queues_in(self.model._meta.db_table)
-        return live_queues()
+        return queues_of(self.model)
 
 
 class TaskFilter(ValueFilter):
@@ -103,26 +103,62 @@ class ErrorsFilter(admin.SimpleListFilter):
         return None
 
 
-class LateFilter(admin.SimpleListFilter):
-    """Jobs that are due but have not been claimed for a while."""
+class SpanFilter(admin.SimpleListFilter):
+    """Compare a time with that of the database, minus a span."""
 
-    title = _("delay")
-    parameter_name = "late"
-    spans: ClassVar[dict[str, tuple[timedelta, Any]]] = {
-        "minute": (timedelta(minutes=1), _("overdue by 1 minute or more")),
-        "hour": (timedelta(hours=1), _("overdue by 1 hour or more")),
-        "day": (timedelta(days=1), _("overdue by 1 day or more")),
-    }
+    spans: ClassVar[dict[str, tuple[timedelta, Any]]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [(name, label) for name, (_, label) in self.spans.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         span = self.spans.get(self.value() or "")
-        if span is None:
-            return None
+        return None if span is None else self.compared(queryset, statements().now() - span[0])
+
+    def compared(self, queryset: QuerySet[Any], time: datetime) -> QuerySet[Any]:
+        raise NotImplementedError
+
+
+class LateFilter(SpanFilter):
+    """Jobs that are due but have not been claimed for a while."""
+
+    title = _("delay")
+    parameter_name = "late"
+    spans = {
+        "minute": (timedelta(minutes=1), _("overdue by 1 minute or more")),
+        "hour": (timedelta(hours=1), _("overdue by 1 hour or more")),
+        "day": (timedelta(days=1), _("overdue by 1 day or more")),
+    }
+
+    def compared(self, queryset: QuerySet[Any], time: datetime) -> QuerySet[Any]:
         waiting = Q(status=Status.PENDING.value) | Q(status=Status.SCHEDULED.value)
-        return queryset.filter(waiting, run_at__lte=statements().now() - span[0])
+        return queryset.filter(waiting, run_at__lte=time)
+
+
+class SinceFilter(SpanFilter):
+    """Jobs that ended in the last hour, day or week."""
+
+    parameter_name = "since"
+    spans = {
+        "hour": (timedelta(hours=1), _("in the last hour")),
+        "day": (timedelta(days=1), _("in the last day")),
+        "week": (timedelta(weeks=1), _("in the last week")),
+    }
+
+
+class DiedFilter(SinceFilter):
+    title = _("time of death")
+
+    def compared(self, queryset: QuerySet[Any], time: datetime) -> QuerySet[Any]:
+        return queryset.filter(failed_at__gte=time)
+
+
+class FinishedFilter(SinceFilter):
+    title = _("end")
+
+    def compared(self, queryset: QuerySet[Any], time: datetime) -> QuerySet[Any]:
+        """Name the queues, because the index begins with them."""
+        return queryset.filter(completed_at__gte=time, queue__in=queues_of(DoneJob))
 
 
 class ErrorFilter(ValueFilter):
@@ -155,6 +191,11 @@ def pattern(text: str) -> str:
     for special in "!%_":
         text = text.replace(special, f"!{special}")
     return text.replace("#", "%") + "%"
+
+
+def queues_of(model: Any) -> Iterable[str]:
+    """Return the queues of a table."""
+    return live_queues() if model is Job else statements().queues_in(model._meta.db_table)
 
 
 def live_queues() -> set[str]:

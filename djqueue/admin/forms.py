@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -22,21 +23,30 @@ from djqueue.exceptions import InvalidArguments, InvalidOption, InvalidPayload
 from .display import pretty_json
 
 WEEK = 7 * 24 * 60
+LIST_HELP = gettext_lazy("A JSON list. Leave empty for none.")
+OBJECT_HELP = gettext_lazy("A JSON object. Leave empty for none.")
 
 
 class JSONText(forms.CharField):
-    """A text area for JSON that reports the position of a syntax error."""
+    """A text area for JSON that reports the position of a syntax error. An empty text means `empty()`, if given."""
 
     widget = forms.Textarea(attrs={"rows": 8, "cols": 80, "class": "djq-json", "spellcheck": "false"})
+
+    def __init__(self, *, empty: Callable[[], Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(required=empty is None, initial=empty, **kwargs)
+        self.empty = empty
 
     def prepare_value(self, value: Any) -> Any:
         return value if isinstance(value, str) else pretty_json(value)
 
     def to_python(self, value: Any) -> Any:
-        if value in self.empty_values:
+        text = (value or "").strip()
+        if not text and self.empty is not None:
+            return self.empty()
+        if not text:
             raise ValidationError(_("Enter a value."), code="required")
         try:
-            return json.loads(value)
+            return json.loads(text)
         except json.JSONDecodeError as error:
             raise ValidationError(
                 _("Invalid JSON: %(problem)s (line %(line)d, column %(column)d).")
@@ -103,10 +113,11 @@ class SpreadForm(forms.Form):
 class ArgumentsForm(forms.Form):
     """Arguments of one dead job. Sensitive ones are masked; a mask that is left unchanged keeps its value."""
 
-    args = ArgumentsText(label=gettext_lazy("Arguments"), help_text=gettext_lazy("A JSON list."))
+    args = ArgumentsText(label=gettext_lazy("Arguments"), empty=list, help_text=LIST_HELP)
     kwargs = ArgumentsText(
         label=gettext_lazy("Named arguments"),
-        help_text=format_lazy("{} {}", gettext_lazy("A JSON object."), OTHER_TYPES),
+        empty=dict,
+        help_text=format_lazy("{} {}", OBJECT_HELP, OTHER_TYPES),
     )
 
     def __init__(self, data: Any, job: Any) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin import helpers
-from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote, unquote
-from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
@@ -17,19 +17,20 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.text import Truncator
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from djqueue.conf import config
 from djqueue.core import masking
-from djqueue.models import DeadJob, DoneJob, Job
+from djqueue.models import QueueState
+from djqueue.states import Status
 
-from . import display, search, timeline
-from .actions import FROM_PAGE, Act, ActingAdmin
+from . import display, log, search, timeline
+from .actions import FROM_PAGE, Act, ActingAdmin, Tally
+from .log import TABLES
+from .paginator import CAP
 
-TABLES = (Job, DoneJob, DeadJob)
 NOTES = "_djqueue_notes"
-MOST_HISTORY = 100
 
 
 class JobFieldsAdmin(ActingAdmin):
@@ -37,8 +38,9 @@ class JobFieldsAdmin(ActingAdmin):
 
     search_fields = ("id",)  # enables the search box; search.py parses the text
     search_help_text = _(
-        "Search by id, by part of a task name, or by argument as name:value (order_id:42). Arguments are searched in "
-        "the newest 50,000 jobs that match the filters."
+        "Search by id, by part of a task or queue name, by text of the last error (also as error:text), or by argument "
+        "as name:value (order_id:42). Errors and arguments are searched in the newest 50,000 jobs that match the "
+        "filters."
     )
     json_columns = ("args", "kwargs")
     unread_columns: ClassVar[tuple[str, ...]] = ("headers", "errors", "progress", "retry")
@@ -81,13 +83,10 @@ class JobFieldsAdmin(ActingAdmin):
                 return model
         return None
 
-    @admin.display(description=_("task"))
+    @admin.display(description=_("task and id"))
     def task_column(self, obj: Any) -> str:
-        return str(obj.task)
-
-    @admin.display(description=_("id"))
-    def id_column(self, obj: Any) -> str:
-        return format_html('<code title="{}">{}</code>', obj.pk, str(obj.pk)[-12:])
+        short = str(obj.pk)[-12:]  # the random part: ids made at the same time begin alike
+        return format_html('{} <span class="djq-id" title="{}">{}</span>', display.dotted(obj.task), obj.pk, short)
 
     @admin.display(description=_("state"))
     def status_column(self, obj: Any) -> str:
@@ -123,6 +122,38 @@ class JobFieldsAdmin(ActingAdmin):
         hidden = masking.hide(obj.last_error, masking.secrets(obj.task, obj.short_args, obj.short_kwargs))
         return Truncator(hidden.strip().partition("\n")[0]).chars(90)
 
+    # Actions
+
+    def after_batch(
+        self, request: HttpRequest, act: Act, rows: Sequence[Any], changed: Mapping[Any, str], tally: Tally
+    ) -> None:
+        """Log the action as one entry for all jobs, and count their queues."""
+        user = cast(int, request.user.pk)
+        for name, result in act.results.items():
+            jobs = [row for row in rows if changed.get(row.pk) == name]
+            tally.queues.update(job.queue for job in jobs)
+            if jobs and (entry := log.write(user, act.flag, str(result.logged), jobs, tally.entries.get(name))):
+                tally.entries[name] = entry
+
+    def sampled(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return self.for_list(queryset)
+
+    def describe(self, row: Any) -> str:
+        shown = self.arguments_column(row)
+        return format_html('{} ({}) <span class="djq-id">{}</span>', display.dotted(row.task), shown, row.pk)
+
+    def notes_before(self, queryset: QuerySet[Any], act: Act) -> list[str]:
+        paused = paused_queues() if act.enqueues else []
+        if not paused:
+            return []
+        return paused_notes(Counter(queryset.filter(queue__in=paused).values_list("queue", flat=True)[:CAP]))
+
+    def report(self, request: HttpRequest, act: Act, tally: Tally) -> None:
+        super().report(request, act, tally)
+        paused = paused_queues() if act.enqueues and tally.queues else []
+        for note in paused_notes(Counter({queue: tally.queues[queue] for queue in paused if queue in tally.queues})):
+            self.message_user(request, note, messages.WARNING)
+
     # The page of one job
 
     def change_view(
@@ -153,12 +184,11 @@ class JobFieldsAdmin(ActingAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the log entries of a job from all tables, latest first; a requeue is logged for the dead job."""
-        if not self.is_possible_pk(unquote(object_id)):
+        """Show the log entries of a job from all tables, latest first."""
+        job_id = search.as_uuid(unquote(object_id))
+        if job_id is None:
             return self.follow(request, unquote(object_id))
-        types = ContentType.objects.get_for_models(*TABLES).values()
-        entries = LogEntry.objects.filter(object_id=unquote(object_id), content_type__in=types)
-        page = Paginator(entries.select_related("user").order_by("-action_time"), MOST_HISTORY).get_page(1)
+        page = Paginator(log.history(job_id), log.MOST_HISTORY).get_page(1)
         context = {"action_list": page, "pagination_required": False}
         return super().history_view(request, object_id, context | (extra_context or {}))
 
@@ -168,6 +198,7 @@ class JobFieldsAdmin(ActingAdmin):
         return {
             **self.admin_site.each_context(request),
             "title": job.task,
+            "heading": display.dotted(job.task),
             "subtitle": None,
             "original": job,
             "opts": self.opts,
@@ -176,7 +207,8 @@ class JobFieldsAdmin(ActingAdmin):
             "job": job,
             "status": display.status(job),
             "facts": self.facts(job),
-            "timeline": timeline.timeline(job),
+            "timeline": timeline.timeline(job, log.history(job.pk)),
+            "held": job.status == Status.CLAIMED.value,
             "attempts": timeline.attempts(job, secrets),
             "progress": timeline.progress(masking.hide_in(job.progress, secrets)),
             "hidden": bool(job.args or job.kwargs) and masking.is_unknown(job.task),
@@ -226,3 +258,20 @@ class JobFieldsAdmin(ActingAdmin):
 
 def _always(job: Any) -> bool:
     return True
+
+
+def paused_queues() -> list[str]:
+    return list(QueueState.objects.using(config().database).filter(paused=True).values_list("queue", flat=True))
+
+
+def paused_notes(counts: Counter[str]) -> list[str]:
+    """Say which jobs will not run, because their queue is paused."""
+    return [
+        ngettext(
+            "%(count)s job is in the queue “%(queue)s”, which is paused. It runs when the queue is resumed.",
+            "%(count)s jobs are in the queue “%(queue)s”, which is paused. They run when the queue is resumed.",
+            count,
+        )
+        % {"count": f"{count}+" if count == CAP else count, "queue": queue}
+        for queue, count in sorted(counts.items())
+    ]

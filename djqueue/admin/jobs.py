@@ -33,7 +33,12 @@ def run_now(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, str]:
 
 
 def cancel(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, str]:
-    return {done.id: done.outcome.value for done in cancel_many([job.pk for job in jobs])}
+    asked = {job.pk for job in jobs if job.cancel_requested}
+    return {
+        done.id: done.outcome.value
+        for done in cancel_many([job.pk for job in jobs])
+        if done.outcome == CancelOutcome.REMOVED or done.id not in asked  # asking again changes nothing
+    }
 
 
 def reschedule(jobs: Sequence[Job], options: Mapping[str, Any]) -> dict[UUID, str]:
@@ -51,13 +56,14 @@ RUN_NOW = Act(
     confirm=ngettext_lazy("Run %(rows)s job now", "Run %(rows)s jobs now", "count"),
     perform=run_now,
     results={"due": RowResult(_("%(count)s set to run now"), _("Set to run now."))},
+    enqueues=True,
 )
 CANCEL = Act(
     name="cancel",
     title=_("Cancel jobs"),
     question=_(
         "Are you sure you want to cancel these jobs? Waiting jobs are cancelled immediately. Jobs held by a worker are "
-        "asked to stop."
+        "asked to stop, unless they were asked already."
     ),
     button=_("Cancel"),
     confirm=ngettext_lazy("Cancel %(rows)s job", "Cancel %(rows)s jobs", "count"),
@@ -89,16 +95,16 @@ class JobAdmin(JobFieldsAdmin):
         "queue_column",
         "arguments_column",
         "attempts_column",
-        "wait_column",
+        "due_column",
         "run_column",
         "worker_column",
-        "id_column",
     )
     list_filter = (LiveStatusFilter, QueueFilter, TaskFilter, ErrorsFilter, LateFilter)
     actions = ("run_now", "cancel", "reschedule")
     acts = (RUN_NOW, CANCEL, RESCHEDULE)
-    act_fields = ("id", "task", "queue", "status")
+    act_fields = ("id", "task", "queue", "status", "cancel_requested")
     on_page = {
+        "cancel": lambda job: job.status != Status.CLAIMED.value or not job.cancel_requested,
         "run_now": lambda job: job.status == Status.SCHEDULED.value,
         "reschedule": lambda job: job.status != Status.CLAIMED.value,
     }
@@ -131,12 +137,13 @@ class JobAdmin(JobFieldsAdmin):
         shown = display.status(obj)
         return format_html("{} {}", shown, gettext("cancel requested")) if obj.cancel_requested else shown
 
-    @admin.display(description=_("wait time"))
-    def wait_column(self, obj: Job) -> str:
-        due = max(obj.run_at, obj.enqueued_at)
-        if obj.status == Status.SCHEDULED.value:
-            return format_html(gettext("due {}"), display.ago(obj.run_at))
-        return display.between(due, obj.claimed_at or timezone.now())
+    def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
+        """Offer to sort by the due time where an index serves it."""
+        return ("due_column",) if request.GET.get("status") == Status.SCHEDULED.value else ()
+
+    @admin.display(description=_("due"), ordering="run_at")
+    def due_column(self, obj: Job) -> str:
+        return display.ago(max(obj.run_at, obj.enqueued_at))
 
     @admin.display(description=_("run time"))
     def run_column(self, obj: Job) -> str:

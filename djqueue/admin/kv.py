@@ -99,8 +99,10 @@ class KVAdmin(EditingAdmin):
     search_fields = ("key",)
     search_help_text = _("Search by the beginning of a key.")
     json_columns = ("value",)
-    readonly_fields = ("updated_at", "expires_at")
-    fields = ("key", "content", "seen", "updated_at", "expires_at")
+    updated_time = display.time_of("updated_at", _("updated at"))
+    expires_time = display.time_of("expires_at", _("expires at"))
+    readonly_fields = ("updated_time", "expires_time")
+    fields = ("key", "content", "seen", "updated_time", "expires_time")
     actions = ("delete",)
     act_fields = ("key",)
 

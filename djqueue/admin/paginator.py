@@ -47,6 +47,16 @@ class CappedChangeList(ChangeList):
     paginator: CappedPaginator
     model_admin: Any
 
+    def get_ordering_field(self, field_name: Any) -> Any:
+        """Ignore `?o=` for a column that cannot be sorted."""
+        return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        """Let the primary key follow the direction of the sorted column, so that one index serves both."""
+        ordering = list(super().get_ordering(request, queryset))
+        ascending = ordering[0] if ordering and isinstance(ordering[0], str) else "-"
+        return ["pk" if name == "-pk" and not ascending.startswith("-") else name for name in ordering]
+
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         start, end = 0, self.paginator.count

@@ -23,7 +23,7 @@ from djqueue.schedules.rows import columns
 from djqueue.sql import statements
 from djqueue.states import Misfire, Overlap
 
-from .forms import OTHER_TYPES, ArgumentsText
+from .forms import LIST_HELP, OBJECT_HELP, OTHER_TYPES, ArgumentsText
 
 MISFIRES = [
     (Misfire.ONCE.value, _("once: only the latest missed slot fires")),
@@ -52,12 +52,9 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     """The fields of a schedule, or only `enabled` for one from code. An unchanged mask keeps its value."""
 
     task = forms.ChoiceField(label=_("Task"))
-    args = ArgumentsText(label=_("Arguments"), initial=list, required=False, help_text=_("A JSON list."))
+    args = ArgumentsText(label=_("Arguments"), empty=list, help_text=LIST_HELP)
     kwargs = ArgumentsText(
-        label=_("Named arguments"),
-        initial=dict,
-        required=False,
-        help_text=format_lazy("{} {}", _("A JSON object."), OTHER_TYPES),
+        label=_("Named arguments"), empty=dict, help_text=format_lazy("{} {}", OBJECT_HELP, OTHER_TYPES)
     )
     misfire = forms.ChoiceField(label=_("Missed slots"), choices=MISFIRES)
     overlap = forms.ChoiceField(label=_("If an earlier job is still live"), choices=OVERLAPS)

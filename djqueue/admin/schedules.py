@@ -37,11 +37,11 @@ RULE: Sections = [
     (_("Missed slots and overlap"), {"fields": LATE}),
 ]
 SHOWN_RULE: Sections = [
-    (_("When"), {"fields": ("rule", "timezone", "starts_at", "ends_at", "jitter")}),
+    (_("When"), {"fields": ("rule", "timezone", "starts_time", "ends_time", "jitter")}),
     (_("Job"), {"fields": ("task", "arguments", "queue", "priority")}),
     (_("Missed slots and overlap"), {"fields": LATE}),
 ]
-STATE = ("problem", "next_at", "last_at", "last_job", "from_code", "removed_from_code", "created_at", "updated_at")
+STATE = ("problem", "next_time", "last_time", "last_job", "origin", "created_time", "updated_time")
 
 
 class ScheduleAdmin(EditingAdmin):
@@ -60,6 +60,12 @@ class ScheduleAdmin(EditingAdmin):
     actions = ("enable", "disable", "run_now", "delete")
     act_fields = ("name", "enabled", "problem", "next_at")
     action_batch = 50  # each row is a transaction of its own
+    starts_time = display.time_of("starts_at", _("starts at"))
+    ends_time = display.time_of("ends_at", _("ends at"))
+    next_time = display.time_of("next_at", _("next run at"))
+    last_time = display.time_of("last_at", _("last run at"))
+    created_time = display.time_of("created_at", _("created at"))
+    updated_time = display.time_of("updated_at", _("updated at"))
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         return self.has_own_permission(request, "run")
@@ -125,7 +131,7 @@ class ScheduleAdmin(EditingAdmin):
 
     @admin.display(description=_("task"))
     def task_column(self, obj: Schedule) -> str:
-        return str(obj.task)
+        return display.dotted(obj.task)
 
     @admin.display(description=_("rule"))
     def rule(self, obj: Schedule) -> str:
@@ -137,6 +143,10 @@ class ScheduleAdmin(EditingAdmin):
     def arguments(self, obj: Schedule) -> str:
         args, kwargs = masking.masked(obj.task, obj.args, obj.kwargs)
         return format_html('<span class="djq-mono">{}</span>', display.short_arguments(args, kwargs, 1000))
+
+    @admin.display(description=_("declared in code"))
+    def origin(self, obj: Schedule) -> str:
+        return gettext("no longer") if obj.removed_from_code else display.yes_or_no(obj.from_code)
 
     @admin.display(description=_("last job"))
     def last_job(self, obj: Schedule) -> str:

@@ -1,4 +1,4 @@
-"""Search by id, task name and argument. An invalid term results in a hint instead of an error."""
+"""Search by id, task or queue name, argument and error. An invalid term results in a hint instead of an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Case, Q, QuerySet, TextField, When
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Lower
 from django.utils.formats import number_format
 from django.utils.text import smart_split, unescape_string_literal
 from django.utils.translation import gettext as _
@@ -20,10 +20,14 @@ from djqueue.core.tags import ModelReference
 from djqueue.fields import read_typed
 
 from .display import as_text
+from .filters import queues_of
 
-WINDOW = 50_000  # number of newest jobs whose arguments are searched
+WINDOW = 50_000  # number of newest jobs whose arguments or errors are searched
 STEP = 5_000  # rows per query
-MOST = 500  # maximum number of jobs found by argument
+MOST = 500  # maximum number of jobs found by argument or error
+ERROR = "error"  # error:text searches in the last error, beside an argument of this name
+
+Wanted = tuple[str, str]  # the name of an argument, or ERROR, and its value
 
 
 @dataclass
@@ -31,8 +35,8 @@ class Search:
     """The parsed search text."""
 
     ids: list[UUID] = field(default_factory=list)
-    tasks: list[str] = field(default_factory=list)
-    arguments: list[tuple[str, str]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of tasks or queues
+    arguments: list[Wanted] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
 
@@ -44,8 +48,8 @@ def parse(text: str) -> Search:
             found.ids.append(job_id)
         elif not storable(term):
             found.hints.append(_("“%(term)s” contains characters that cannot be stored.") % {"term": term})
-        elif not colon or any(term in task.name for task in registry.all_tasks()):
-            found.tasks.append(term)
+        elif not colon or is_text(name) or any(term in task.name for task in registry.all_tasks()):
+            found.names.append(term)
         elif name and value:
             found.arguments.append((name, value))
         else:
@@ -56,6 +60,11 @@ def parse(text: str) -> Search:
     return found
 
 
+def is_text(name: str) -> bool:
+    """Return whether this cannot be the name of an argument, such as the beginning of "order 42: no answer"."""
+    return " " in name or name[:1].isdigit()
+
+
 def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[str]]:
     """Return the jobs that match all terms, and notes for the user."""
     notes = list(search.hints)
@@ -63,55 +72,84 @@ def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[st
         return queryset.none(), notes
     for job_id in search.ids:
         queryset = queryset.filter(pk=job_id)
-    for term in search.tasks:
-        names = [task.name for task in registry.all_tasks() if term.lower() in task.name.lower()]
-        queryset = queryset.filter(task__in=names or [term])
-        if not names:
-            notes.append(
-                _("No registered task contains “%(term)s” in its name. Showing jobs with exactly this task name.")
-                % {"term": term}
-            )
-    if search.arguments:
-        ids = by_arguments(queryset, search.arguments)
-        queryset = queryset.filter(pk__in=ids)
+    unknown = []
+    queues = list(queues_of(queryset.model)) if search.names else []
+    for term in search.names:
+        named = by_name(term, queues)
+        if named is None:
+            unknown.append(term)
+        else:
+            queryset = queryset.filter(named)
+    for term in unknown:
+        queryset = queryset.filter(Q(task=term) | Q(pk__in=by_content(queryset, [(ERROR, term)])))
         notes.append(
-            _("Arguments were searched in the newest %(window)s matching jobs; at most %(most)s results are shown.")
+            _(
+                "No registered task or queue has “%(term)s” in its name. Showing jobs whose last error contains it, or "
+                "whose task has exactly this name."
+            )
+            % {"term": term}
+        )
+    if search.arguments:
+        queryset = queryset.filter(pk__in=by_content(queryset, search.arguments))
+    if unknown or search.arguments:
+        notes.append(
+            _("Arguments and errors were searched in the newest %(window)s matching jobs; at most %(most)s are shown.")
             % {"window": number_format(WINDOW, force_grouping=True), "most": MOST}
         )
     return queryset, notes
 
 
-def by_arguments(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> list[Any]:
-    """Return the ids of the newest jobs with these arguments, reading at most `WINDOW` rows in steps."""
+def by_name(term: str, queues: list[str]) -> Q | None:
+    """Return the condition for the jobs of tasks and queues whose names contain the term; None if there are none."""
+    found = {
+        "task__in": [task.name for task in registry.all_tasks() if term.lower() in task.name.lower()],
+        "queue__in": [queue for queue in queues if term.lower() in queue.lower()],
+    }
+    conditions = [Q(**{lookup: names}) for lookup, names in found.items() if names]
+    return Q(*conditions, _connector=Q.OR) if conditions else None
+
+
+def by_content(queryset: QuerySet[Any], wanted: list[Wanted]) -> list[Any]:
+    """Return the ids of the newest jobs with these arguments or errors, reading at most `WINDOW` rows in steps."""
     found: list[Any] = []
     for start in range(0, WINDOW, STEP):
-        rows = candidates(queryset, arguments)[start : start + STEP]
+        rows = candidates(queryset, wanted)[start : start + STEP]
         seen = 0
-        for pk, task, args, kwargs in rows:
+        for pk, task, args, kwargs, error in rows:
             seen += 1
-            if args is not None and fits(task, args, kwargs, arguments):
+            if args is not None and fits(task, args, kwargs, error, wanted):
                 found.append(pk)
         if seen < STEP or len(found) >= MOST:
             break
     return found[:MOST]
 
 
-def candidates(queryset: QuerySet[Any], arguments: list[tuple[str, str]]) -> QuerySet[Any]:
-    """Select all rows, but read the arguments only of rows whose text contains the values."""
+def candidates(queryset: QuerySet[Any], wanted: list[Wanted]) -> QuerySet[Any]:
+    """Select all rows, but read the arguments and the error only of rows whose text contains the values."""
     contained = Q()
-    for _name, value in arguments:
+    for name, value in wanted:
         fragment = json.dumps(value, ensure_ascii=False)[1:-1]
-        contained &= Q(args_text__contains=fragment) | Q(kwargs_text__contains=fragment)
-    texts = {f"{name}_text": Cast(name, TextField()) for name in ("args", "kwargs")}
-    shown = {f"found_{name}": Case(When(contained, then=f"{name}_text")) for name in ("args", "kwargs")}
+        places = Q(args_text__contains=fragment) | Q(kwargs_text__contains=fragment)
+        if name == ERROR:  # in PostgreSQL's collation "C", only ASCII letters have a lower case
+            places |= Q(error_text__contains=value.lower()) | Q(last_error__contains=value)
+        contained &= places
+    texts: dict[str, Any] = {f"{name}_text": Cast(name, TextField()) for name in ("args", "kwargs")}
+    texts["error_text"] = Lower("last_error")
+    columns = {"args": "args_text", "kwargs": "kwargs_text", "error": "last_error"}
+    shown = {f"found_{name}": Case(When(contained, then=column)) for name, column in columns.items()}
     rows: QuerySet[Any] = queryset.alias(**texts).annotate(**shown)
-    return rows.values_list("pk", "task", "found_args", "found_kwargs")
+    return rows.values_list("pk", "task", *shown)
 
 
-def fits(task: str, args: str, kwargs: str, arguments: list[tuple[str, str]]) -> bool:
-    """Return whether a job has these arguments. Sensitive ones never match, as a search would reveal them."""
-    named = masking.visible(task, read_typed(args), read_typed(kwargs))
-    return all(name in named and value in spellings(named[name]) for name, value in arguments)
+def fits(task: str, args: str, kwargs: str, error: str, wanted: list[Wanted]) -> bool:
+    """Return whether a job has these arguments or errors. Sensitive values never match: a search would reveal them."""
+    values = read_typed(args), read_typed(kwargs)
+    named = masking.visible(task, *values)
+    text = masking.hide(error, masking.secrets(task, *values)).lower()
+    return all(
+        (name == ERROR and value.lower() in text) or (name in named and value in spellings(named[name]))
+        for name, value in wanted
+    )
 
 
 def spellings(value: Any) -> tuple[str, ...]:

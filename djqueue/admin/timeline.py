@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 
 from django.utils import timezone
@@ -16,12 +18,15 @@ from djqueue.states import Status
 
 from .display import between, duration, instant
 
+LOG_DELAY = timedelta(seconds=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     label: str
     at: datetime
     note: str = ""
+    rank: datetime | None = None  # its place in the timeline, if that is not its time
 
     @property
     def when(self) -> str:
@@ -75,18 +80,54 @@ def _attempt(entry: Any, secrets: list[str]) -> Attempt:
     )
 
 
-def timeline(job: Any) -> list[Moment]:
-    """Return the events of a job in the order of their times, including future ones."""
+def timeline(job: Any, log: Sequence[Any] = ()) -> list[Moment]:
+    """Return the events of a job in the order of their times, including future ones, and the log's entries about it."""
+    moments = [Moment(_("enqueued"), job.enqueued_at), Moment(_("due"), job.run_at)]
+    moments += [*_failed(job), *_acts(log), *_current(job)]
+    return sorted(moments, key=lambda moment: moment.rank or moment.at)
+
+
+def _failed(job: Any) -> list[Moment]:
+    """Return the failed attempts, and the deaths before a requeue."""
+    failed = list(reversed(attempts(job, [])))
+    moments = []
+    for attempt, following in zip_longest(failed, failed[1:]):
+        if attempt is None or attempt.at is None:
+            continue
+        label = _("attempt %(number)s failed") % {"number": attempt.number}
+        moments.append(Moment(label, attempt.at, attempt.took))
+        if attempt.before_requeue and _is_requeued_before(attempt, following):
+            moments.append(Moment(_("died"), attempt.at, _("before the requeue")))
+    return moments
+
+
+def _is_requeued_before(attempt: Attempt, following: Attempt | None) -> bool:
+    """Return whether the job was requeued between two failed attempts: then they are counted from 1 again."""
+    if following is None or not following.before_requeue:
+        return True
+    numbers = [int(one.number) for one in (attempt, following) if one.number.isdecimal()]
+    return len(numbers) == 2 and numbers[1] <= numbers[0]
+
+
+def _acts(log: Sequence[Any]) -> list[Moment]:
+    """Return what users did. An entry is written after the change that it reports, and so is placed before it."""
+    return [
+        Moment(
+            entry.get_change_message().rstrip("."),
+            entry.action_time,
+            _("by %(user)s") % {"user": entry.user.get_username()},
+            rank=entry.action_time - LOG_DELAY,
+        )
+        for entry in log
+    ]
+
+
+def _current(job: Any) -> list[Moment]:
+    """Return the events of the latest attempt, and the end."""
+    moments = []
     end = job.completed_at or (job.failed_at if job.status == Status.DEAD else None)
-    moments = [Moment(_("enqueued"), job.enqueued_at)]
-    moments.append(Moment(_("due"), job.run_at))
     if job.started_at:
         moments.append(Moment(_("first started"), job.started_at))
-    for attempt in attempts(job, []):
-        if attempt.at:
-            label = _("attempt %(number)s failed") % {"number": attempt.number}
-            note = _("before the requeue") if attempt.before_requeue else attempt.took
-            moments.append(Moment(label, attempt.at, note))
     if job.claimed_at:
         waited = between(max(job.run_at, job.enqueued_at), job.claimed_at)
         moments.append(Moment(_("claimed"), job.claimed_at, _("after waiting %(time)s") % {"time": waited}))
@@ -95,8 +136,14 @@ def timeline(job: Any) -> list[Moment]:
         moments.append(Moment(_("lease expires"), job.lease_expires_at, _("expired") if expired else ""))
     if end:
         ran = _("ran for %(time)s") % {"time": between(job.claimed_at, end)} if job.claimed_at else ""
-        moments.append(Moment(str(_label(job.status)), end, ran))
-    return sorted(moments, key=lambda moment: moment.at)
+        label = _("died") if job.status == Status.DEAD else str(_label(job.status))
+        moments.append(Moment(label, end, ran))
+    return moments
+
+
+def last_exception(errors: list[Any]) -> str:
+    """Return the class of the exception of the last failed attempt."""
+    return _attempt(errors[-1], []).exception if errors else ""
 
 
 def progress(value: Any) -> Progress | None:

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -33,8 +34,14 @@ class WorkerAdmin(QueueModelAdmin):
         "heartbeat_column",
         "started_column",
     )
-    fields = ("identity", "name", "supervisor", *list_display[1:], "stopped_column", "version")
     json_columns = ("queues",)
+    fields = (
+        *("identity", "name", "supervisor", *list_display[1:7], "draining_word"),
+        *("started_time", "heartbeat_time", "stopped_time", "version"),
+    )
+    started_time = display.time_of("started_at", _("started at"))
+    heartbeat_time = display.time_of("heartbeat_at", _("heartbeat at"))
+    stopped_time = display.time_of("stopped_at", _("stopped at"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Add the database's clock, by which heartbeats are written."""
@@ -78,7 +85,11 @@ class WorkerAdmin(QueueModelAdmin):
 
     @admin.display(description=_("memory"))
     def memory_column(self, obj: Worker) -> str:
-        return display.size(obj.memory) if obj.memory else display.NOTHING
+        return filesizeformat(obj.memory) if obj.memory else display.NOTHING
+
+    @admin.display(description=_("draining"))
+    def draining_word(self, obj: Worker) -> str:
+        return display.yes_or_no(obj.draining)
 
     @admin.display(description=_("heartbeat"))
     def heartbeat_column(self, obj: Any) -> str:
@@ -87,10 +98,6 @@ class WorkerAdmin(QueueModelAdmin):
     @admin.display(description=_("started"))
     def started_column(self, obj: Any) -> str:
         return display.ago(obj.started_at, obj.now)
-
-    @admin.display(description=_("stopped"))
-    def stopped_column(self, obj: Any) -> str:
-        return display.ago(obj.stopped_at, obj.now)
 
 
 def is_lost(worker: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connections
 
 from tests.admin.tools import words
 from tests.factories import (
@@ -92,7 +93,7 @@ def test_filter_choices_list_existing_queues_and_tasks(boss):
 
 def test_task_filter_of_dead_jobs_lists_removed_tasks(boss):
     DeadJobFactory(task="gone.away")
-    assert "gone.away" in [name for name, _ in boss.get("deadjob").context["cl"].filter_specs[1].lookup_choices]
+    assert "gone.away" in [name for name, _ in boss.get("deadjob").context["cl"].filter_specs[2].lookup_choices]
 
 
 def test_other_lookups_are_refused(boss):
@@ -151,12 +152,12 @@ def test_dead_jobs_are_grouped_by_task_and_error(boss):
         DeadJobFactory(last_error=f"order {number} has no address\nand more", args=[number])
     DeadJobFactory(last_error="no route to host 0x7f01ab", task="shop.charge")
     response = boss.get("deadjob")
-    groups = [(group.task, group.error, group.count) for group, _ in response.context["groups"]]
+    groups = [(row["group"].task, row["group"].error, row["group"].count) for row in response.context["groups"]]
     assert groups == [
         ("tests.app.tasks.add", "order # has no address", 5),
         ("shop.charge", "no route to host #", 1),
     ]
-    link = response.context["groups"][0][1]
+    link = response.context["groups"][0]["link"]
     followed = boss.client.get(boss.url("deadjob") + link)
     assert followed.context["cl"].result_count == 5
     assert "groups" not in followed.context
@@ -167,7 +168,7 @@ def test_link_of_an_error_group_finds_its_jobs(boss, error):
     DeadJobFactory(last_error=error)
     DeadJobFactory(last_error="Another thing")
     groups = boss.get("deadjob").context["groups"]
-    links = {group.error: link for group, link in groups}
+    links = {row["group"].error: row["link"] for row in groups}
     [link] = [link for shown, link in links.items() if shown != "Another thing"]
     found = boss.client.get(boss.url("deadjob") + link).context["cl"].result_list
     assert error in [row.last_error for row in found]
@@ -202,3 +203,86 @@ def test_queue_list_has_pages_and_search(boss):
     assert "?q=mail&amp;p=2" in boss.text("queuestate", q="mail")
     response = boss.client.post(boss.url("queuestate", p=3), {"act": "pause", "queue": "mail-249", "confirmed": "yes"})
     assert response.url == boss.url("queuestate", p=3)
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"), [("hour", {1}), ("day", {1, 2}), ("week", {1, 2, 3}), ("x", {1, 2, 3, 4})]
+)
+@pytest.mark.parametrize("model", ["deadjob", "donejob"])
+def test_filter_by_time(boss, model, since, expected):
+    make, field = {"deadjob": (DeadJobFactory, "failed_at"), "donejob": (DoneJobFactory, "completed_at")}[model]
+    for number, hours in enumerate((0.5, 20, 100, 1000), 1):
+        make(**{field: ago(hours * 3600)}, priority=number, queue=f"q{number % 2}")
+    assert {job.priority for job in boss.get(model, since=since).context["cl"].result_list} == expected
+    one_queue = boss.get(model, since=since, queue="q1").context["cl"].result_list
+    assert {job.priority for job in one_queue} == expected & {1, 3}
+
+
+def test_lists_can_be_sorted_where_an_index_serves(boss):
+    for number in (2, 1, 3):
+        JobFactory(scheduled=True, run_at=ago(-3600 * number), priority=number)
+        DeadJobFactory(failed_at=ago(number), priority=number)
+        DoneJobFactory(completed_at=ago(number), priority=number)
+
+    def order(model, **query):
+        return [job.priority for job in boss.get(model, **query).context["cl"].result_list]
+
+    assert order("job", status="scheduled", o="6") == [1, 2, 3]
+    assert order("job", status="scheduled", o="-6") == [3, 2, 1]
+    assert order("deadjob", o="3") == [3, 2, 1]
+    assert order("deadjob", o="-3") == [1, 2, 3]
+    assert order("donejob", queue="default", o="9") == [3, 2, 1]
+    assert order("donejob", queue="default", o="-9") == [1, 2, 3]
+    for model, query in (("job", {"o": "6"}), ("donejob", {"o": "9"})):  # without an index
+        assert order(model, **query) == [3, 1, 2]
+        assert "sortable" not in boss.text(model, **query)
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "index"),
+    [
+        ("job", {"status": "scheduled", "o": "6"}, "djqueue_job_due"),
+        ("job", {"status": "scheduled", "o": "-6"}, "djqueue_job_due"),
+        ("deadjob", {"o": "3"}, "djqueue_dead_sweep"),
+        ("deadjob", {"o": "-3"}, "djqueue_dead_sweep"),
+        ("deadjob", {"since": "hour"}, "djqueue_dead_sweep"),
+        ("donejob", {"queue": "default", "o": "9"}, "djqueue_done_sweep"),
+        ("donejob", {"queue": "default", "o": "-9"}, "djqueue_done_sweep"),
+        ("donejob", {"since": "hour"}, "djqueue_done_sweep"),
+    ],
+)
+@pytest.mark.databases("postgresql", "mysql")
+def test_an_index_serves_sorting_and_time_filters(boss, database, model, query, index):
+    """Beside 3,000 rows, of which few are in the last hour."""
+    for factory, times in (
+        (JobFactory, {"run_at": -3600, "status": "scheduled"}),
+        (DeadJobFactory, {"failed_at": 90_000}),
+        (DoneJobFactory, {"completed_at": 90_000}),
+    ):
+        made = [
+            factory.build(**{name: ago(value) if name != "status" else value for name, value in times.items()})
+            for _ in range(3000)
+        ]
+        type(made[0])._base_manager.using(database).bulk_create(made)
+    with connections[database].cursor() as cursor:
+        for table in ("job", "deadjob", "donejob"):
+            words_ = "ANALYZE" if database == "postgresql" else "ANALYZE TABLE"
+            cursor.execute(f"{words_} djqueue_{table}")
+    ids = boss.get(model, **query).context["cl"].queryset.values_list("pk", flat=True)[:20]
+    assert index in ids.explain()
+
+
+def test_error_groups_show_the_exception_and_when_it_was_seen(boss):
+    entry = {"attempt": 3, "message": "x", "at": ago(1).isoformat()}
+    for seconds, exception in ((60, "old.Error"), (7200, "older.Error"), (5, "requests.exceptions.Timeout")):
+        DeadJobFactory(last_error="no answer", failed_at=ago(seconds), errors=[entry | {"exception": exception}])
+    response = boss.get("deadjob", o="3")
+    [row] = response.context["groups"]
+    assert (row["group"].exception, row["group"].count) == ("requests.exceptions.Timeout", 3)
+    assert "Timeout no answer 2 h 0 min ago 5." in words(response)
+
+
+def test_task_names_break_at_dots(boss):
+    JobFactory(task="shop.<b>.charge")
+    for html in (boss.text("job"), boss.page("job", JobFactory(task="shop.<b>.charge").pk).content.decode()):
+        assert "shop.<wbr>&lt;b&gt;.<wbr>charge" in html

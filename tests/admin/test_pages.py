@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.db import connections
+from django.utils import timezone
 
+import djqueue
 from tests.admin.tools import Cells, words
 from tests.app.middleware import POLICY
 from tests.factories import (
@@ -77,12 +81,43 @@ def test_page_shows_timeline_attempts_and_arguments(boss):
         "due",
         "first started",
         "attempt 1 failed",
+        "died",
         "claimed",
         "attempt 2 failed",
-        "dead",
+        "died",
     ]
     folded = [attrs for tag, attrs in Cells(page.content.decode()).tags if tag == "details"]
     assert len(folded) == 2
+
+
+def test_timeline_of_a_requeued_job(boss):
+    def entry(number, seconds):
+        return {"attempt": number, "message": "x", "at": ago(seconds).isoformat()}
+
+    times = {"enqueued_at": ago(900), "run_at": ago(900), "started_at": ago(800), "claimed_at": ago(700)}
+    job = DeadJobFactory(**times, failed_at=ago(690), errors=[entry(1, 790), entry(2, 690)], last_error="x")
+    boss.do("deadjob", "requeue", job.pk)
+    djqueue.Queue("default").claim()[0].dead_letter("again")
+    djqueue.requeue(job.pk)
+    djqueue.Queue("default").claim()[0].dead_letter("still")
+    page = boss.page("deadjob", job.pk)
+    shown = [(moment.label, moment.note) for moment in page.context["timeline"]]
+    assert [label for label, _ in shown] == [
+        "enqueued",
+        "attempt 1 failed",
+        "attempt 2 failed",
+        "died",
+        "Requeued",
+        "attempt 1 failed",
+        "died",
+        "due",
+        "first started",
+        "claimed",
+        "attempt 1 failed",
+        "died",
+    ]
+    assert shown[4] == ("Requeued", f"by {boss.user.username}")
+    assert f"Requeued by {boss.user.username}" in words(page)
 
 
 def test_a_running_job_shows_its_lease_and_progress(boss):
@@ -286,7 +321,7 @@ def test_sensitive_arguments_are_masked_on_every_page(boss, task):
         assert "********" in words(boss.page(model, row.pk))
     assert "hunter2" not in boss.ask("deadjob", "requeue_edited", rows["deadjob"].pk).content.decode()
     known = task != "gone.away"
-    assert ("ada" in boss.ask("deadjob", "requeue_edited", rows["deadjob"].pk).content.decode()) is known
+    assert ('"ada"' in words(boss.ask("deadjob", "requeue_edited", rows["deadjob"].pk))) is known
     assert ("because this task is not registered" not in words(boss.page("deadjob", rows["deadjob"].pk))) is known
 
 
@@ -335,3 +370,28 @@ def test_texts_are_translatable(boss, settings):
     assert "Abmelden" in words(boss.get("deadjob"))
     assert boss.page("deadjob", job.pk).status_code == 200
     assert json.dumps(words(boss.ask("deadjob", "requeue", job.pk)))
+
+
+def test_worker_page_is_readable(boss):
+    row = WorkerFactory(memory=180_000_000, queues=["mail", "money"], started_at=datetime(2030, 1, 2, tzinfo=UTC))
+    page = boss.page("worker", row.pk)
+    for part in ("171.7\xa0MB", "mail, money", "Draining: no", "2030-01-02 01:00:00 CET"):
+        assert part.replace("\xa0", " ") in words(page).replace("\xa0", " ")
+    assert "icon-no" not in page.content.decode()
+    assert "171.7" in words(boss.get("worker"))
+
+
+def test_pages_and_history_show_times_in_one_format(boss):
+    job = DeadJobFactory(failed_at=datetime(2030, 1, 2, tzinfo=UTC))
+    entry = KVFactory(updated_at=datetime(2030, 1, 2, tzinfo=UTC))
+    for html in (
+        boss.text("deadjob"),
+        boss.page("deadjob", job.pk).content.decode(),
+        boss.text("kv"),
+        boss.page("kv", entry.pk).content.decode(),
+    ):
+        assert "2030-01-02 01:00:00 CET" in html
+        assert "Jan. 2" not in html
+    boss.do("deadjob", "requeue", job.pk)
+    when = timezone.localtime(LogEntry.objects.get().action_time)
+    assert f"{when:%Y-%m-%d %H:%M:%S %Z}" in words(boss.get("job", f"{job.pk}/history/"))

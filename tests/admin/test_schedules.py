@@ -97,6 +97,28 @@ def test_empty_arguments_of_the_add_form_are_valid(boss):
     assert (only().args, only().kwargs) == ([], {})
 
 
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_empty_arguments_mean_none(boss, empty):
+    assert "was added successfully" in words(add(boss, args=empty, kwargs=empty))
+    assert (only().args, only().kwargs) == ([], {})
+    schedules.update("s", args=[1], kwargs={"b": 2})
+    assert "was changed successfully" in words(edit(boss, only(), args=empty, kwargs=empty))
+    assert (only().args, only().kwargs) == ([], {})
+    assert edit(boss, only(), args=empty, kwargs=empty).redirect_chain
+    assert json.loads(boss.log()[-1][2]) == []  # nothing has changed
+
+
+def test_times_have_one_format(boss):
+    row = ScheduleFactory(next_at=datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC), starts_at=datetime(2030, 1, 1, tzinfo=UTC))
+    assert "2030-01-02 04:04:05 CET" in words(boss.page("schedule", row.pk))
+    assert "2030-01-02 04:04:05 CET" in boss.text("schedule")
+    row = ScheduleFactory(from_code=True, starts_at=datetime(2030, 1, 1, tzinfo=UTC))
+    page = boss.page("schedule", row.pk)
+    assert "2030-01-01 01:00:00 CET" in words(page)
+    assert "Declared in code: yes" in words(page)
+    assert "icon-no" not in page.content.decode()
+
+
 def test_form_offers_the_registered_tasks(boss):
     page = words(boss.get("schedule", "add/"))
     assert ADD in page
@@ -115,7 +137,6 @@ BAD = {
     "task": ({"task": "no.such.task"}, "task", "no.such.task is not one of the available choices"),
     "no task": ({"task": ""}, "task", "This field is required."),
     "args that are not JSON": ({"args": "[1"}, "args", "Invalid JSON: Expecting ',' delimiter"),
-    "no args": ({"args": ""}, "args", "Enter a value."),
     "args that are no list": ({"args": "{}"}, "args", "args must be a list or tuple, got dict"),
     "args that cannot be stored": ({"args": "[NaN]"}, "args", "which JSON cannot represent"),
     "kwargs that are no object": ({"kwargs": "[]"}, "kwargs", "kwargs must be a dictionary, got list"),

@@ -35,7 +35,7 @@ def test_search_by_task_name(boss):
     assert found(boss, "tests.app.tasks.add") == [add.pk]
     response = boss.get("job", q="gone.away")
     assert [row.pk for row in response.context["cl"].result_list] == [lost.pk]
-    assert "No registered task contains" in words(response)
+    assert "No registered task or queue has “gone.away” in its name." in words(response)
 
 
 @pytest.mark.parametrize("model", ["job", "deadjob", "donejob"])
@@ -126,3 +126,44 @@ def test_search_kv_by_key_prefix(boss):
     KVFactory(key="runs/1")
     KVFactory(key="other")
     assert [row.key for row in boss.get("kv", q="runs/").context["cl"].result_list] == ["runs/1"]
+
+
+def test_search_by_queue_name(boss):
+    job = JobFactory(queue="Mail-out")
+    JobFactory(queue="other")
+    assert found(boss, "mail") == [job.pk]
+    both = JobFactory(task="shop.charge", queue="other")
+    named = JobFactory(queue="charges")
+    assert set(found(boss, "charge")) == {both.pk, named.pk}
+
+
+@pytest.mark.parametrize("model", ["job", "deadjob", "donejob"])
+def test_search_by_error(boss, model):
+    make = {"job": JobFactory, "deadjob": DeadJobFactory, "donejob": DoneJobFactory}[model]
+    job = make(last_error="order 42: Card declined by Ärztebank, 100%")
+    make(last_error="no answer")
+    make()
+    for query in ("DECLINED", "declined order", "error:declined", '"42: card"', "Ärztebank", '"100%"', "error:order"):
+        assert found(boss, query, model) == [job.pk], query
+    for query in ("declined answer", "error:refused", "1_0%"):
+        assert found(boss, query, model) == [], query
+    assert "searched in the newest 50,000" in words(boss.get(model, q="declined"))
+
+
+def test_search_by_error_keeps_an_argument_of_that_name(boss):
+    job = JobFactory(kwargs={"error": "E7"})
+    assert found(boss, "error:E7") == [job.pk]
+
+
+def test_search_does_not_find_masked_values_in_errors(boss):
+    DeadJobFactory(task="tests.app.tasks.log_in", args=["ada", "hunter2"], last_error="bad password hunter2")
+    assert found(boss, "hunter2", "deadjob") == []
+    assert found(boss, "error:hunter2", "deadjob") == []
+    assert len(found(boss, "password", "deadjob")) == 1
+
+
+def test_error_search_reads_only_the_newest_jobs(boss, monkeypatch):
+    monkeypatch.setattr(search, "WINDOW", 6)
+    monkeypatch.setattr(search, "STEP", 2)
+    jobs = [JobFactory(last_error="boom") for _ in range(9)]
+    assert found(boss, "boom") == [job.pk for job in reversed(jobs[3:])]

@@ -77,7 +77,7 @@ class Cells(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.texts: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(html)
+        self.feed(html.replace("<wbr>", ""))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))

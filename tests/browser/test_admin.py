@@ -190,6 +190,57 @@ def test_a_schedule_is_added_and_fires(visitor, worker):
     visitor.shoot("schedules")
 
 
+@with_and_without_scripts
+def test_a_schedule_is_added_with_the_default_or_empty_arguments(visitor):
+    visitor.log_in()
+    for name, emptied in (("default", False), ("emptied", True)):
+        visitor.open("schedule/add/")
+        visitor.page.fill("#id_name", name)
+        visitor.page.select_option("#id_task", "tests.worker.tasks.double")
+        visitor.page.fill("#id_every", "3600")
+        for field in ("#id_args", "#id_kwargs") if emptied else ():
+            visitor.page.fill(field, "")
+        visitor.page.get_by_role("button", name="Save", exact=True).click()
+        visitor.reads("was added successfully")
+        assert (rows(Schedule).get(name=name).args, rows(Schedule).get(name=name).kwargs) == ([], {})
+    rows(Schedule).filter(name="default").update(args=[1])
+    visitor.open(f"schedule/{rows(Schedule).get(name='default').pk}/change/")
+    visitor.page.fill("#id_args", "")
+    visitor.page.get_by_role("button", name="Save", exact=True).click()
+    visitor.reads("was changed successfully")
+    assert rows(Schedule).get(name="default").args == []
+
+
+@with_and_without_scripts
+def test_a_bulk_cancel_is_undone(visitor, worker):
+    djqueue.Queue("mail").pause()
+    tasks.double.using(queue="mail").enqueue_many([djqueue.call(number) for number in range(3)])
+    visitor.log_in()
+    visitor.open("job/")
+    for name in visitor.page.locator("input.action-select").all():
+        name.check()
+    visitor.page.select_option("select[name=action]", "cancel")
+    visitor.page.click("button[name=index]")
+    visitor.reads("Keep them")
+    visitor.confirm()
+    visitor.reads("3 cancelled, 0 asked to stop, 0 skipped.")
+    visitor.open("donejob/?status=cancelled&since=hour")
+    for name in visitor.page.locator("input.action-select").all():
+        name.check()
+    visitor.page.select_option("select[name=action]", "enqueue_again")
+    visitor.page.click("button[name=index]")
+    visitor.reads("3 jobs are in the queue “mail”, which is paused.")
+    visitor.shoot("enqueue-again-confirmation")
+    visitor.confirm()
+    visitor.reads("3 enqueued again, 0 skipped.")
+    visitor.reads("3 jobs are in the queue “mail”, which is paused.")
+    djqueue.Queue("mail").resume()
+    eventually(lambda: rows(DoneJob).filter(status="done").count() == 3)
+    visitor.page.goto(f"{visitor.server}/admin/")
+    assert visitor.page.inner_text("#recent-actions-module").count("3 ") == 2
+    visitor.shoot("recent-actions")
+
+
 TRACEBACK = """Traceback (most recent call last):
   File "shop/tasks.py", line 31, in charge
     answer = cards.charge(order.total, token)

@@ -43,6 +43,32 @@ class Visitor:
     def open(self, path: str) -> None:
         self.page.goto(f"{self.server}/admin/djqueue/{path}")
 
+    def overflows(self) -> list[str]:
+        """Return the elements that are wider than the window."""
+        return self.page.evaluate("""() => {
+            const root = document.documentElement;
+            if (root.scrollWidth <= window.innerWidth) return [];
+            const wide = [...document.body.querySelectorAll("*")].filter(
+                one => one.getBoundingClientRect().right > window.innerWidth + 1);
+            return [`${root.scrollWidth} > ${window.innerWidth}`, ...wide.slice(0, 10).map(
+                one => `${one.tagName}.${one.className}#${one.id} ${Math.round(one.getBoundingClientRect().right)}`)];
+        }""")
+
+    def clipped(self) -> list[str]:
+        """Return the read-only values that are wider than their form."""
+        return self.page.evaluate("""() => [...document.querySelectorAll(".readonly")]
+            .filter(one => one.scrollWidth > one.clientWidth + 1
+                || one.getBoundingClientRect().right > one.closest("fieldset").getBoundingClientRect().right + 1)
+            .map(one => one.innerText.slice(0, 40))""")
+
+    def cut_columns(self) -> list[str]:
+        """Return the headers of list columns that do not fit into the list."""
+        return self.page.evaluate("""() => [...document.querySelectorAll("#changelist .results, .djq-scroll")]
+            .filter(box => box.scrollWidth > box.clientWidth)
+            .flatMap(box => [...box.querySelectorAll("thead th")]
+                .filter(one => one.getBoundingClientRect().right > box.getBoundingClientRect().right + 1)
+                .map(one => one.innerText))""")
+
     def press(self, label: str) -> None:
         """Click a button, or a link with this label."""
         self.page.get_by_role("button", name=label).or_(self.page.get_by_role("link", name=label)).first.click()
