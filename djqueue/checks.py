@@ -8,36 +8,47 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.sqlite3.base import DatabaseWrapper as SQLiteWrapper
 
 from . import conf, schedules
 
 SQLITE_TIMEOUT = 20  # seconds to wait for SQLite's lock
+VENDORS = ("postgresql", "sqlite", "mysql")
+SETTINGS = "djqueue_settings"  # the tag of checks that need no tasks, so the supervisor of a worker can run them
 
 
-@register("djqueue")
+def _config() -> conf.Config | None:
+    """Return the setting, or None if it is not valid, which the first two checks report."""
+    try:
+        return conf.config()
+    except ImproperlyConfigured:
+        return None
+
+
+@register("djqueue", SETTINGS)
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report unknown keys and invalid values in DJQUEUE."""
     return [Error(problem, id="djqueue.E001") for problem in conf.problems()]
 
 
-@register("djqueue")
+@register("djqueue", SETTINGS)
 def check_eager(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Warn that EAGER is not implemented yet."""
-    if not conf.problems() and conf.config().eager:
+    if (config := _config()) and config.eager:
         return [Warning("DJQUEUE['EAGER'] has no effect yet. Jobs are run by a worker.", id="djqueue.W001")]
     return []
 
 
-@register("djqueue")
+@register("djqueue", SETTINGS)
 def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report settings under which times are not stored in UTC, because processes compare stored times."""
     if not settings.USE_TZ:
-        return [Error("djqueue requires USE_TZ = True.", hint="Set USE_TZ = True.", id="djqueue.E002")]
-    if conf.problems():
+        return [Error(conf.NEEDS_TIME_ZONES, hint="Set USE_TZ = True in the settings.", id="djqueue.E002")]
+    if (config := _config()) is None:
         return []
-    connection = connections[conf.config().database]
+    connection = connections[config.database]
     if connection.vendor != "postgresql" and connection.settings_dict.get("TIME_ZONE") not in (None, "UTC"):
         return [
             Error(
@@ -50,10 +61,24 @@ def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
     return []
 
 
+@register("djqueue", SETTINGS)
+def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Report a database that is not supported."""
+    if (config := _config()) is None or (vendor := connections[config.database].vendor) in VENDORS:
+        return []
+    return [
+        Error(
+            f"djqueue supports PostgreSQL, SQLite and MariaDB, but DATABASES[{config.database!r}] is {vendor!r}.",
+            hint="Set DJQUEUE['DATABASE'] to the alias of a supported database.",
+            id="djqueue.E005",
+        )
+    ]
+
+
 @register("djqueue")
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report invalid schedules that are declared in code."""
-    if conf.problems():
+    if _config() is None:
         return []
     found: list[CheckMessage] = []
     for name, definition in schedules.declarations().items():
@@ -76,12 +101,12 @@ def check_command(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     ]
 
 
-@register("djqueue")
+@register("djqueue", SETTINGS)
 def check_sqlite(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Warn about SQLite options under which writers get the error "database is locked" while a worker runs."""
-    if conf.problems():
+    if (config := _config()) is None:
         return []
-    connection = connections[conf.config().database]
+    connection = connections[config.database]
     if not isinstance(connection, SQLiteWrapper) or connection.is_in_memory_db():
         return []
     options = connection.settings_dict.get("OPTIONS", {})

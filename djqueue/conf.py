@@ -24,6 +24,7 @@ FOR_EVER = math.inf
 MAX_KV_VALUE_SIZE = 256 * 1024
 MAX_INTEGER = 2**31 - 1
 MAX_PRIORITY = 2**63 - 1
+NEEDS_TIME_ZONES = "djqueue requires USE_TZ = True: its times are aware, and compared in UTC."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ _NO_QUEUE_CONFIG = QueueConfig()
 def config() -> Config:
     """Return the checked setting. Raise ImproperlyConfigured, with all problems, if it is not valid."""
     given, problems = _parse(getattr(settings, "DJQUEUE", {}))
+    if not settings.USE_TZ:
+        problems.append(NEEDS_TIME_ZONES)
     if problems:
         raise ImproperlyConfigured(" ".join(problems))
     return Config(**given)
@@ -101,7 +104,7 @@ def problems() -> list[str]:
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:
-    if setting == "DJQUEUE":
+    if setting in ("DJQUEUE", "USE_TZ"):
         config.cache_clear()
 
 

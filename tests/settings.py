@@ -71,6 +71,10 @@ def mirror(**options: object) -> dict[str, object]:
     return POSTGRESQL | {"OPTIONS": POSTGRESQL.get("OPTIONS", {}) | options, "TEST": {"MIRROR": "postgresql"}}
 
 
+if "DJQUEUE_TEST_PLAIN_SQLITE" in os.environ:
+    SHARED_SQLITE = {}  # as in a new project
+
+
 DATABASES = {
     "default": SQLITE | {"NAME": ":memory:"},
     "postgresql": POSTGRESQL,

@@ -15,15 +15,14 @@ from djqueue.conf import config
 from djqueue.core import registry
 from djqueue.core.payload import storable
 from djqueue.fields import ExactTextField
-from djqueue.models import DeadJob, DoneJob, Job
-from djqueue.sql import statements
+from djqueue.models import DeadJob, DoneJob
+from djqueue.sql import counts, statements
 from djqueue.states import Status
 
 from .display import dotted
 
 RUNNING = "running"  # a claimed job that has started
 MOST_CHOICES = 100
-MOST_READ = 1_000
 
 
 class ValueFilter(admin.SimpleListFilter):
@@ -195,18 +194,6 @@ def pattern(text: str) -> str:
 
 def queues_of(model: Any) -> Iterable[str]:
     """Return the queues of a table."""
-    return live_queues() if model is Job else statements().queues_in(model._meta.db_table)
-
-
-def live_queues() -> set[str]:
-    """Return the queues of live jobs without scanning them all.
-
-    Queues with pending jobs are found by index skips. Of scheduled and claimed jobs, only the first thousand are read.
-    """
-    live = Job.objects.using(config().database)
-    found = set(statements().queues_in("djqueue_job", "status = 'pending'"))
-    scheduled = live.filter(status=Status.SCHEDULED.value).order_by("run_at", "id")
-    claimed = live.filter(status=Status.CLAIMED.value).order_by("id")
-    for rows in (scheduled, claimed):
-        found.update(rows.values_list("queue", flat=True)[:MOST_READ])
-    return found | set(config().queues)
+    if model is DeadJob or model is DoneJob:
+        return statements().queues_in(model._meta.db_table)
+    return counts.live_names(statements()) | set(config().queues)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Protocol
 
-from django.apps import apps
-from django.utils.module_loading import autodiscover_modules
+from django.apps import AppConfig, apps
+from django.utils.module_loading import module_has_submodule
 
 from djqueue.exceptions import DuplicateTask
 
@@ -93,6 +94,11 @@ def all_tasks() -> Iterator[RegisteredTask]:
     return iter(list(_tasks.values()))
 
 
+def known() -> dict[str, TaskOptions]:
+    """Return the options of all tasks by name, also of those that another process has described."""
+    return _adopted | {task.name: task.options for task in all_tasks()}
+
+
 def discover() -> None:
     """Import the `tasks` modules of installed apps, once."""
     global _discovered, _discovering
@@ -103,10 +109,21 @@ def discover() -> None:
             return
         _discovering = True
         try:
-            autodiscover_modules("tasks")
+            for app in apps.get_app_configs():
+                _import_tasks(app)
             _discovered = True
         finally:
             _discovering = False
+
+
+def _import_tasks(app: AppConfig) -> None:
+    if app.module is None or not module_has_submodule(app.module, "tasks"):
+        return
+    try:
+        import_module(f"{app.name}.tasks")
+    except Exception as error:
+        error.add_note(f"The tasks of the app {app.label!r} could not be imported (module {app.name}.tasks).")
+        raise
 
 
 _NO_OPTIONS = TaskOptions()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import connections
@@ -9,6 +11,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
 from djqueue.waiting.wakeup_sources import Poll, source_in_use
+
+from .outages import AWAY
 
 # A server that disappears without closing its connections is noticed in half a minute instead of hours.
 KEEPALIVE = {
@@ -25,10 +29,24 @@ WAL = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"
 KEPT_FOR = 60
 
 
-def prepare() -> None:
-    """Complete the settings of all databases before anything connects; options set by the project are kept."""
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Complete the settings of all databases for the connections that are made in the body.
+
+    Options set by the project are kept. The settings are shared by the connections of all threads.
+    """
+    shared = [connection.settings_dict for connection in connections.all()]
+    before = [settings | {"OPTIONS": dict(settings["OPTIONS"])} for settings in shared]
+    _prepare()
+    try:
+        yield
+    finally:
+        for settings, original in zip(shared, before, strict=True):
+            settings.update(original)
+
+
+def _prepare() -> None:
     for connection in connections.all():
-        connection.close()
         settings = connection.settings_dict
         # Each thread keeps its own connection; a pool could only run out of them.
         settings["OPTIONS"].pop("pool", None)
@@ -38,11 +56,13 @@ def prepare() -> None:
 
 
 def _prepare_queue(connection: BaseDatabaseWrapper) -> None:
-    options: dict[str, Any] = connection.settings_dict.setdefault("OPTIONS", {})
+    options: dict[str, Any] = connection.settings_dict["OPTIONS"]
     if connection.vendor == "postgresql":
         for name, value in KEEPALIVE.items():
             options.setdefault(name, value)
     elif connection.vendor == "sqlite":
+        # The same database for SQLite; but Django never closes a connection to a name with "mode=memory".
+        connection.settings_dict["NAME"] = str(connection.settings_dict["NAME"]).replace("mode=memory", "mode=%6Demory")
         options.setdefault("transaction_mode", "IMMEDIATE")
         options["timeout"] = max(SQLITE_TIMEOUT, options.get("timeout", 0))
         if "journal_mode" not in options.get("init_command", "").lower():
@@ -51,5 +71,8 @@ def _prepare_queue(connection: BaseDatabaseWrapper) -> None:
 
 def wake_up() -> str:
     """Return how this worker is woken up for new jobs, for the banner."""
-    kind = source_in_use(config().database)
+    try:
+        kind = source_in_use(config().database)
+    except AWAY:
+        return "unknown"
     return f"poll every {config().poll_interval:g} s" if kind == Poll.kind else kind

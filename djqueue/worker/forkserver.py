@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from django.core.checks import run_checks
+from django.core.management.base import SystemCheckError
 from django.db import connections
 
 from djqueue.core import registry
@@ -93,16 +94,13 @@ class ForkServer:
 
 
 def check_project() -> None:
-    """Import the tasks and run the system checks of djqueue; print serious messages and exit if there are any."""
+    """Import the tasks and run the system checks of djqueue. Raise SystemCheckError if there are serious messages."""
     registry.discover()
     # Only those of djqueue: others may query a database, which may not be available yet.
     messages = run_checks(tags=["djqueue"])
-    serious = [message for message in messages if message.is_serious() and not message.is_silenced()]
+    serious = [str(message) for message in messages if message.is_serious() and not message.is_silenced()]
     if serious:
-        for message in serious:
-            sys.stderr.write(f"{message}\n")
-        sys.stderr.flush()
-        raise SystemExit(1)
+        raise SystemCheckError("\n".join(serious))
 
 
 def close_connections() -> None:
@@ -120,6 +118,8 @@ def _exit_after(act: Callable[[], int]) -> None:
         code = act()
     except SystemExit as end:
         code = int(end.code or 0)
+    except SystemCheckError as error:
+        sys.stderr.write(f"{error}\n")
     except BaseException:
         traceback.print_exc()
     finally:

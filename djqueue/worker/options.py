@@ -21,3 +21,6 @@ class Options:
     maintenance: bool = True
     name: str = ""
     takes_only: bool = False  # only runs jobs that it gets by TakeJob, and claims none
+
+    def consumes(self, queue: str) -> bool:
+        return queue not in self.exclude and (not self.queues or queue in self.queues)

@@ -7,8 +7,6 @@ import signal
 import threading
 from types import FrameType
 
-from django.db import connections
-
 from djqueue.conf import config
 from djqueue.core.identity import identity
 from djqueue.worker.process.worker import Worker
@@ -19,13 +17,14 @@ from .held_jobs import Claim
 from .options import Options
 from .os_process import resident_memory
 from .outages import AWAY
+from .threads import VitalThread
 
 # Seconds between two checks of progress and memory.
 INTERVAL = 0.5
 
 
 class SingleProcess:
-    """The thread that calls `run` claims."""
+    """Works in threads of its own, so that the connections of the thread that calls `run` are left alone."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -40,10 +39,16 @@ class SingleProcess:
 
     def run(self) -> int:
         """Work until stopped; return the exit code."""
+        claimer = VitalThread(self._work, "djqueue-claimer", self._lost_thread)
+        claimer.start()
+        claimer.join()
+        return int(self.failed or self.worker.forced)
+
+    def _work(self) -> None:
         self.background.start()
         threading.Thread(target=self._check, name="djqueue-checks", daemon=True).start()
         try:
-            return self.worker.run() or int(self.failed)
+            self.worker.run()
         finally:
             self.over.set()
             self.background.stop()
@@ -84,4 +89,3 @@ class SingleProcess:
             self.background.beat()
         except AWAY:
             pass  # its heartbeats stop, which shows the same
-        connections.close_all()

@@ -13,7 +13,7 @@ import time
 
 import django
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import execute_from_command_line
 
 EVENTS = ["queued", "started", "completed", "failed", "retrying", "dead_letter", "cancelled"]
 
@@ -41,11 +41,11 @@ if __name__ == "__main__":
         os.environ.get("DJQUEUE_TEST_OPTIONS", "{}")
     )
     settings.DATABASES[alias]["NAME"] = name
-    settings.INSTALLED_APPS = [
-        *settings.INSTALLED_APPS,
-        "tests.worker",
-        *os.environ.get("DJQUEUE_TEST_APP", "").split(),
-    ]
+    settings.USE_TZ = "DJQUEUE_TEST_WITHOUT_TZ" not in os.environ
+    if "DJQUEUE_TEST_WITHOUT_TASKS" in os.environ:
+        settings.INSTALLED_APPS.remove("tests.app")
+    else:
+        settings.INSTALLED_APPS += ["tests.worker", *os.environ.get("DJQUEUE_TEST_APP", "").split()]
     settings.DEBUG = "DJQUEUE_TEST_DEBUG" in os.environ
     django.setup()
     if "DJQUEUE_TEST_IMPORT_WITHIN" in os.environ:
@@ -54,4 +54,8 @@ if __name__ == "__main__":
         supervisor.IMPORT_WITHIN = float(os.environ["DJQUEUE_TEST_IMPORT_WITHIN"])
     if "DJQUEUE_TEST_EVENTS" in os.environ:
         write_events(os.environ["DJQUEUE_TEST_EVENTS"])
-    call_command("runworker", *arguments)
+    if "DJQUEUE_TEST_REMIND_AFTER" in os.environ:
+        from djqueue.management.commands import runworker
+
+        runworker.REMIND_AFTER = float(os.environ["DJQUEUE_TEST_REMIND_AFTER"])
+    execute_from_command_line(["manage.py", "runworker", *arguments])

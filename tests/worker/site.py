@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,10 +23,14 @@ from tests.tools import eventually, rows
 
 
 class Running:
-    """A `runworker` of a test: the supervisor, the fork server and the worker processes are one session."""
+    """A `runworker` of a test: the supervisor, the fork server and the worker processes are one session.
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, events: Path) -> None:
+    They have a terminal of their own.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, events: Path, terminal: int) -> None:
         self.process = process
+        self.terminal = terminal
         self.pid = process.pid
         self.log_file = log
         self.events_file = events
@@ -64,6 +71,10 @@ class Running:
             with suppress(ProcessLookupError):  # it has just exited
                 os.kill(pid, number)
 
+    def press_ctrl_c(self) -> None:
+        """Let the terminal send SIGINT to all processes of the command."""
+        os.write(self.terminal, b"\x03")
+
     def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
         """Send a signal and wait for the exit; return the exit code."""
         self.process.send_signal(number)
@@ -90,15 +101,19 @@ class Site:
             "DJQUEUE_TEST_EVENTS": str(events),
         }
         name = str(connections[self.database].settings_dict["NAME"])
+        terminal, stdin = pty.openpty()
         with log.open("w") as output:
             process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-m", "tests.worker.main", self.database, name, *arguments],
                 env=environment | (env or {}),
                 stdout=output if stdout is None else stdout,
                 stderr=output,
+                stdin=stdin,
                 start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             )
-        running = Running(process, log, events)
+        os.close(stdin)
+        running = Running(process, log, events, terminal)
         self.running.append(running)
         return running
 
@@ -121,4 +136,5 @@ def site(database: str, folder: Path) -> Iterator[Site]:
         for running in place.running:
             running.signal_all(signal.SIGKILL)
             running.process.wait()
+            os.close(running.terminal)
             print(f"--- worker {running.pid}:", running.log()[-20_000:])

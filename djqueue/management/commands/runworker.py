@@ -6,18 +6,28 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.sqlite3.base import DatabaseWrapper as SQLiteWrapper
 
+from djqueue.checks import SETTINGS
 from djqueue.conf import config
-from djqueue.core.identity import identity
+from djqueue.core import registry
 from djqueue.core.options import MAX_NAME, check_queue
 from djqueue.core.payload import storable
 from djqueue.exceptions import InvalidOption
+from djqueue.management import banner
+from djqueue.waiting.wakeup_sources import private_connection
 from djqueue.worker import databases, reload
 from djqueue.worker.forkserver import check_project
 from djqueue.worker.options import Options
@@ -26,10 +36,18 @@ from djqueue.worker.process.main import work
 from djqueue.worker.single_process import SingleProcess
 from djqueue.worker.supervisor.supervisor import Supervisor
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 CAN_FORK = hasattr(os, "fork")
 MEGABYTE = 1024 * 1024
+# Seconds after which the reason for waiting is printed again.
+REMIND_AFTER = 60.0
+# Seconds that the start waits for the notes on queues.
+NOTES_WITHIN = 2.0
+
+
+class BadArguments(CommandError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, returncode=2)
 
 
 class Command(BaseCommand):
@@ -85,21 +103,26 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **given: Any) -> None:
         options = self.read_options(given)
-        self.set_up_logging(given["verbosity"])
-        if given["reload"]:
-            reload.run()
-        reload.end_with_reloader()
-        databases.prepare()
-        sys.exit(self.run_worker(options))
+        if given["reload"] and not reload.is_watched():
+            reload.Watcher().run()
+        self.check(tags=[SETTINGS])
+        reload.obey_watcher()
+        try:
+            self.check_connection(options)
+            with logging_to_stdout(given["verbosity"]), databases.prepared(), signal_handlers_kept():
+                code = self.run_worker(options, given["verbosity"])
+        except ImproperlyConfigured as error:  # for example a database without a NAME
+            raise CommandError(str(error)) from error
+        if code:
+            raise CommandError(f"The worker exited with code {code}. The reason is in its log.", returncode=code)
 
-    def run_worker(self, options: Options) -> int:
+    def run_worker(self, options: Options, verbosity: int) -> int:
         if options.processes:
-            return Supervisor(options, work).run(lambda: self.prepare(options))
+            return Supervisor(options, work).run(lambda: self.prepare(options, verbosity))
         check_project()
-        self.prepare(options)
+        self.prepare(options, verbosity)
         worker = SingleProcess(options)
-        for number in SIGNALS:
-            signal.signal(number, worker.stop)
+        on_stop_signals(worker.stop)
         return worker.run()
 
     def read_options(self, given: dict[str, Any]) -> Options:
@@ -108,16 +131,18 @@ class Command(BaseCommand):
             for name in given["exclude"]:
                 check_queue(name)
         except InvalidOption as error:
-            raise CommandError(str(error)) from error
+            raise BadArguments(str(error)) from error
+        if both := sorted(set(queues) & set(given["exclude"])):
+            raise BadArguments(f"--queue and --exclude must not name the same queue, got {', '.join(both)}")
         for name, least in {"processes": 0, "threads": 1, "max_jobs": 1, "max_memory": 1}.items():
             if given[name] is not None and given[name] < least:
-                raise CommandError(f"--{name.replace('_', '-')} must be {least} or more, got {given[name]}")
+                raise BadArguments(f"--{name.replace('_', '-')} must be {least} or more, got {given[name]}")
         if len(given["name"]) > MAX_NAME or not storable(given["name"]):
-            raise CommandError(
+            raise BadArguments(
                 f"--name must be at most {MAX_NAME} characters, without NUL characters, got {given['name']!r:.80}"
             )
         if given["processes"] and not CAN_FORK:
-            raise CommandError("This platform does not support os.fork(). Use --processes 0 and start several workers.")
+            raise BadArguments("This platform does not support os.fork(). Use --processes 0 and start several workers.")
         return Options(
             queues=queues,
             exclude=given["exclude"],
@@ -131,55 +156,105 @@ class Command(BaseCommand):
             name=given["name"],
         )
 
-    def set_up_logging(self, verbosity: int) -> None:
-        logger = logging.getLogger("djqueue")
-        logger.setLevel(LEVELS[verbosity])
-        if not logger.hasHandlers():
-            handler = logging.StreamHandler(sys.stdout)
-            handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-            logger.addHandler(handler)
+    def check_connection(self, options: Options) -> None:
+        """Refuse to start where the processes and threads of a worker cannot see the jobs of this thread."""
+        connection = connections[config().database]
+        where = f"the database {connection.alias!r}"
+        if connection.in_atomic_block:
+            raise CommandError(
+                f"runworker was called in a transaction on {where}, of which its threads see nothing. "
+                "In tests, use TransactionTestCase or pytest.mark.django_db(transaction=True)."
+            )
+        if isinstance(connection, SQLiteWrapper) and connection.is_in_memory_db():
+            if "cache=shared" not in str(connection.settings_dict["NAME"]):
+                raise CommandError(f"A worker cannot use {where}, which is in memory: its NAME must be a file.")
+            if options.processes:
+                raise CommandError(f"Worker processes cannot use {where}, which is in memory. Use --processes 0.")
 
-    def prepare(self, options: Options) -> None:
-        for number in SIGNALS:  # no job is running yet
-            signal.signal(number, lambda *_: sys.exit(0))
+    def prepare(self, options: Options, verbosity: int) -> None:
+        on_stop_signals(lambda *_: sys.exit(0))  # no job is running yet
         self.wait_for_tables()
-        self.print_banner(options)
-        connections.close_all()
+        self.stdout.write(banner.banner(options))
+        if verbosity > 1:
+            self.stdout.write("\n".join(banner.tasks()))
+        self.stdout.flush()
+        if not registry.known():
+            self.stderr.write(banner.NO_TASKS)
+        notes = threading.Thread(target=self.print_queue_notes, args=[options], daemon=True)
+        notes.start()
+        notes.join(NOTES_WITHIN)  # a slow database does not delay the start for longer
 
     def wait_for_tables(self) -> None:
         """Wait for the database and for its migrations: a deployment may start the worker first."""
-        connection = connections[config().database]
-        reported = ""
-        while True:
-            try:
-                if "djqueue_job" in connection.introspection.table_names():
-                    return
-                problem = "The tables of djqueue do not exist; waiting for manage.py migrate."
-            except AWAY as error:
-                connection.close()
-                problem = f"Waiting for the database: {error}".strip()
-            if problem != reported:
-                self.stderr.write(problem)
-                reported = problem
-            time.sleep(0.5)
+        connection = private_connection(config().database)
+        where = f"the database {connection.alias!r} ({connection.settings_dict['NAME']})"
+        reported, remind_at = "", 0.0
+        try:
+            while problem := self.find_problem(connection, where):
+                if problem != reported or time.monotonic() > remind_at:
+                    self.stderr.write(problem)
+                    reported, remind_at = problem, time.monotonic() + REMIND_AFTER
+                time.sleep(0.5)
+        finally:
+            connection.close()
 
-    def print_banner(self, options: Options) -> None:
-        queues = ", ".join(f"{name}={limit}" if limit else name for name, limit in options.queues.items()) or "all"
-        exclude = ", ".join(options.exclude)
-        parts = [
-            f"djqueue worker {identity()}",
-            *([f"name={options.name}"] if options.name else []),
-            f"queues={queues}",
-            *([f"exclude={exclude}"] if exclude else []),
-            f"database={config().database}",
-            f"processes={options.processes}",
-            f"threads={options.threads}",
-            f"wake-up={databases.wake_up()}",
-            *([] if options.maintenance else ["maintenance=off"]),
-            *([] if options.scheduler and options.maintenance else ["schedules=off"]),
-        ]
-        self.stdout.write(" ".join(parts))
-        self.stdout.flush()
+    def find_problem(self, connection: BaseDatabaseWrapper, where: str) -> str:
+        """Return why the worker cannot start yet, or nothing."""
+        try:
+            if "djqueue_job" in connection.introspection.table_names():
+                return ""
+        except AWAY as error:
+            connection.close()
+            return f"Waiting for {where}: {error}".strip()
+        command = f"manage.py migrate djqueue --database {connection.alias}"
+        return f"The tables of djqueue do not exist in {where}; waiting for {command}"
+
+    def print_queue_notes(self, options: Options) -> None:
+        try:
+            for note in banner.queue_notes(options):
+                self.stderr.write(note)
+        except AWAY:
+            pass  # the worker itself reports that
+        finally:
+            connections.close_all()
+
+
+@contextmanager
+def logging_to_stdout(verbosity: int) -> Iterator[None]:
+    """Set the level of the logger, and write to stdout if the project has configured no handler."""
+    logger = logging.getLogger("djqueue")
+    level, handler = logger.level, logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.setLevel(LEVELS[verbosity])
+    if not logger.hasHandlers():
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def signal_handlers_kept() -> Iterator[None]:
+    """Restore the signal handlers that the worker replaces."""
+    before = {number: signal.getsignal(number) for number in reload.stop_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if _in_main_thread():
+                signal.signal(number, handler)
+
+
+def on_stop_signals(handler: Callable[[int, FrameType | None], object]) -> None:
+    if _in_main_thread():  # other threads cannot set handlers
+        for number in reload.stop_signals():
+            signal.signal(number, handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _read_queue(text: str) -> tuple[str, int | None]:

@@ -32,7 +32,7 @@ class ClaimableQueues:
         self.is_fresh = time.monotonic() >= self.names_until
         if self.is_fresh:
             chosen = self.options.queues
-            found = [name for name in statements().claimable_queues() if self._is_chosen(name)]
+            found = [name for name in statements().claimable_queues() if self.options.consumes(name)]
             # Where looking is slow, it is not worth it for a queue that had something a moment ago.
             slow = self.claim_marks.queues()
             found += [name for name in slow if name not in found]
@@ -53,12 +53,9 @@ class ClaimableQueues:
         if self.claim_marks.queues():
             if None in queues:
                 self.names_until = 0.0
-            self.names += [name for name in queues if name and name not in self.names and self._is_chosen(name)]
+            self.names += [name for name in queues if name and name not in self.names and self.options.consumes(name)]
 
     def look_again(self) -> None:
         """Forget which queues had something, unless finding that out is slow."""
         if not self.claim_marks.queues():
             self.names_until = 0.0
-
-    def _is_chosen(self, queue: str) -> bool:
-        return queue not in self.options.exclude and (not self.options.queues or queue in self.options.queues)

@@ -25,6 +25,7 @@ from djqueue.worker.forkserver import ForkServer, Ready
 from djqueue.worker.options import Options
 from djqueue.worker.os_process import start_over, title
 from djqueue.worker.outages import AWAY
+from djqueue.worker.reload import stop_signals
 
 from .background import Background
 from .children import EXIT_GRACE, Children, memory_for
@@ -58,6 +59,7 @@ class Supervisor:
         logger.write_in_background()
         title(f"supervisor {self.options.name}".rstrip())
         if not self._wait_for_import():
+            self.forkserver.close()
             return 1
         prepare()
         self.woken, self.waker = listen_to_signals(self.signals)
@@ -171,7 +173,7 @@ class Supervisor:
 
 
 def listen_to_signals(received: list[int]) -> tuple[int, int]:
-    """Collect SIGTERM and SIGINT; return a file that becomes readable then, and one to make it readable."""
+    """Collect the signals that stop a worker; return a file that becomes readable then, and one to make it readable."""
 
     def note(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -180,6 +182,6 @@ def listen_to_signals(received: list[int]) -> tuple[int, int]:
     for end in (readable, writable):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(writable)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         signal.signal(number, note)
     return readable, writable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -104,6 +105,17 @@ def test_a_vital_thread_that_raises_is_reported(error):
     thread = VitalThread(work, "vital", lambda name: ended.set())
     thread.start()
     assert ended.wait(10)
+
+
+def test_a_worker_that_has_lost_a_vital_thread_drains_and_has_the_exit_code_1(database):
+    worker = SingleProcess(Options())
+    with ThreadPoolExecutor(1) as pool:
+        code = pool.submit(worker.run)
+        running = tasks.sleep.enqueue(0.5)
+        eventually(lambda: worker.worker.in_hand.counts.running)
+        VitalThread(lambda: 1 / 0, "vital", worker._lost_thread).start()
+        assert code.result(30) == 1
+    assert running.status() == "done"
 
 
 def test_jobs_that_wait_behind_long_ones_are_given_back(database):

@@ -1,0 +1,50 @@
+"""Transactions of a project on SQLite that read and then write, beside two workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from django.db import connections
+
+from djqueue import call
+from djqueue.models import DoneJob, Job
+from tests.tools import eventually, rows
+from tests.worker import tasks
+
+pytestmark = pytest.mark.databases("sqlite")
+TRANSACTIONS = 300
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_options_of_the_check_prevent_database_is_locked(database, site, complete):
+    env = {} if complete else {"DJQUEUE_TEST_PLAIN_SQLITE": "1"}
+    tasks.sleep.enqueue_many([call(0.001) for _ in range(20_000)])
+    workers = [site.start("--threads", "2", env=env) for _ in range(2)]
+    eventually(lambda: rows(DoneJob).count() > 100, 60)
+    failed = read_then_write(str(connections[database].settings_dict["NAME"]), env)
+    assert rows(Job).exists(), "the workers were busy all the time"
+    print(f"failed: {failed} of {TRANSACTIONS}")
+    for worker in workers:
+        assert ("djqueue.W003" in worker.log()) is not complete
+        assert "database is locked" not in worker.log().partition("djqueue worker")[2]
+        assert worker.stop() == 0
+    if complete:
+        assert failed == {}
+    else:
+        assert failed["database is locked"] > 10
+
+
+def read_then_write(name: str, env: dict[str, str]) -> dict[str, int]:
+    """Return how many transactions failed, by their error."""
+    output = subprocess.run(
+        [sys.executable, "-m", "tests.processes.read_then_write", name, str(TRANSACTIONS)],
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"} | env,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=240,
+    ).stdout
+    return json.loads(output)
