@@ -70,8 +70,13 @@ def _warn(job: ClaimedJob) -> None:
 
 
 def similar(task: str) -> list[str]:
-    """Return the names of registered tasks that may be meant: the same function elsewhere, or nearly the same name."""
-    names = sorted(task.name for task in registry.all_tasks())
-    function = task.rpartition(".")[2]
-    moved = [name for name in names if name.rpartition(".")[2] == function]
-    return list(dict.fromkeys([*moved, *difflib.get_close_matches(task, names)]))[:3]
+    """Return the names of registered tasks that may be meant: those whose functions have the same or a close name."""
+    names: dict[str, list[str]] = {}
+    for name in sorted(task.name for task in registry.all_tasks()):
+        names.setdefault(_function(name), []).append(name)
+    close = difflib.get_close_matches(_function(task), names)
+    return [name for function in close for name in names[function]][:3]
+
+
+def _function(task: str) -> str:
+    return task.rpartition(".")[2]

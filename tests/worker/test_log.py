@@ -174,7 +174,8 @@ def test_an_unknown_task_is_reported_once_with_likely_causes(database, log, monk
     assert len(log("no task registered under this name")) == 2
     for record in found.values():
         assert record.levelno == logging.WARNING
-        assert "similar=tests.worker.tasks.double" in record.getMessage()
+        assert "similar=tests.worker.tasks.double," in record.getMessage()
+        assert "tests.worker.tasks.sleep" not in record.getMessage()  # has but the module in common
         for cause in ("INSTALLED_APPS", "not imported", "renamed"):
             assert cause in record.getMessage()
     unknown_tasks._warned["shop.double"] -= 60  # a minute later

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -130,12 +131,20 @@ async def awithin(seconds: float | None, work: Callable[[], Coroutine[Any, Any, 
 
 def failed(holding: Holding, error: BaseException) -> Settlement:
     """Return the outcome for what a task raised; an invalid one, such as a snooze into the past, is a failure."""
-    holding.error = error
+    holding.error = error.with_traceback(task_frames(error.__traceback__))
     try:
         return verdict(holding.job, error)
     except Exception as nonsense:
         holding.error = nonsense
         return settle.nack(holding.job, nonsense)
+
+
+def task_frames(raised: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of the worker; all of it if there are no others."""
+    frame = raised
+    while frame is not None and frame.tb_frame.f_globals.get("__name__", "").startswith("djqueue.worker."):
+        frame = frame.tb_next
+    return frame or raised
 
 
 def verdict(job: ClaimedJob, error: BaseException) -> Settlement:
