@@ -111,15 +111,12 @@ def _is_requeued_before(attempt: Attempt, following: Attempt | None) -> bool:
 
 def _acts(log: Sequence[Any]) -> list[Moment]:
     """Return what users did. An entry is written after the change that it reports, and so is placed before it."""
-    return [
-        Moment(
-            entry.get_change_message().rstrip("."),
-            entry.action_time,
-            _("by %(user)s") % {"user": entry.user.get_username()},
-            rank=entry.action_time - LOG_DELAY,
-        )
-        for entry in log
-    ]
+    moments = []
+    for entry in log:
+        text = entry.get_change_message().rstrip(".")
+        by = _("by %(user)s") % {"user": entry.user.get_username()}
+        moments.append(Moment(text[:1].lower() + text[1:], entry.action_time, by, rank=entry.action_time - LOG_DELAY))
+    return moments
 
 
 def _current(job: Any) -> list[Moment]:

@@ -8,6 +8,7 @@ tests/processes/test_stalls.py attacks this.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -140,15 +141,18 @@ class Outages:
                 del connections[connection.alias]
 
     def _log_outage(self, what: str, text: str) -> None:
-        """Log the begin of an outage once, whichever thread notices it first."""
+        """Log the begin of an outage once: when a thread has failed twice, because a single connection may break."""
+        thread, now = threading.get_ident(), time.monotonic()
         with self.failing_lock:
-            self.failing[threading.get_ident()] = time.monotonic()
-            begins = not self.away_since
-            self.away_since = self.away_since or time.monotonic()
+            begins = not self.away_since and thread in self.failing
+            self.failing[thread] = now
+            if begins:
+                self.away_since = now
         if begins:
             logger.warning("database unavailable, trying again until it responds what=%r error=%s", what, text)
         else:
-            logger.debug("%s failed, trying again error=%s", what, text)
+            level = logging.DEBUG if self.away_since else logging.INFO
+            logger.log(level, "%s failed, trying again error=%s", what, text)
 
     def _succeeded(self) -> None:
         """Log the end of an outage when every thread that noticed it has got a response, or has not tried again."""

@@ -107,7 +107,7 @@ def test_timeline_of_a_requeued_job(boss):
         "attempt 1 failed",
         "attempt 2 failed",
         "died",
-        "Requeued",
+        "requeued",
         "attempt 1 failed",
         "died",
         "due",
@@ -116,8 +116,8 @@ def test_timeline_of_a_requeued_job(boss):
         "attempt 1 failed",
         "died",
     ]
-    assert shown[4] == ("Requeued", f"by {boss.user.username}")
-    assert f"Requeued by {boss.user.username}" in words(page)
+    assert shown[4] == ("requeued", f"by {boss.user.username}")
+    assert f"requeued by {boss.user.username}" in words(page)
 
 
 def test_a_running_job_shows_its_lease_and_progress(boss):

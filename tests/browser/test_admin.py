@@ -27,6 +27,7 @@ def dead_letters() -> None:
             kwargs={"order_id": 4000 + number},
             args=[],
             last_error=f"order {4000 + number}: card {'declined' if declined else 'company does not answer'}",
+            errors=[{"attempt": 3, "exception": "shop.CardDeclined" if declined else "builtins.ConnectionError"}],
             failed_at=ago(60 + 37 * number),
         )
     for number in range(6):
@@ -35,6 +36,7 @@ def dead_letters() -> None:
             queue="email",
             args=[f"customer{number}@example.com"],
             last_error="[Errno 111] Connection refused",
+            errors=[{"attempt": 3, "exception": "builtins.ConnectionRefusedError"}],
             failed_at=ago(400 + 91 * number),
         )
 

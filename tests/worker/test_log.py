@@ -219,6 +219,17 @@ def test_an_outage_of_the_database_is_one_line_and_its_end_another(database, log
     assert len(log("database available again")) == 1
 
 
+def test_a_single_connection_that_breaks_is_no_outage(database, log):
+    """As that of a thread which has slept through an outage."""
+    outages = Outages(pytest.fail)
+    for _ in range(2):
+        outages.failed("claiming", InterfaceError("connection already closed"))
+        with outages.watching("claiming"):
+            connections[database].cursor().execute("SELECT 1")
+    assert not log("database unavailable,")
+    assert [record.levelno for record in log("claiming failed, trying again")] == [logging.INFO] * 2
+
+
 def test_an_error_of_one_statement_is_no_outage(database, log):
     Outages(pytest.fail).failed("settling 3 jobs", OperationalError("database is locked"))
     [record] = log("settling 3 jobs failed, trying again")
