@@ -52,6 +52,12 @@ def fail_until(attempt: int) -> str:
     return "at last"
 
 
+@djqueue.task
+def break_a_statement() -> None:
+    with connections[config().database].cursor() as cursor:
+        cursor.execute("INSERT INTO djqueue_kv (no_such_column) VALUES (1)")
+
+
 @djqueue.task(retry=djqueue.Fixed(0))
 def raise_it(name: str) -> None:
     match name:

@@ -9,18 +9,25 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections, transaction
 
-from tests.tools import eventually, in_thread, live
+import djqueue
+from djqueue.models import DoneJob, Job, Worker
+from tests.tools import eventually, in_thread, live, rows
 from tests.worker import tasks
 from tests.worker.process.test_worker import PLAIN
 
 pytestmark = pytest.mark.databases(*PLAIN)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Undo(Exception):
+    """Rolls a transaction back."""
 
 
 def run(*arguments: str) -> None:
@@ -78,19 +85,33 @@ def test_it_can_be_called_in_another_thread(database):
     assert handle.job().result == 8
 
 
-def test_in_a_transaction_it_is_refused(database):
-    """A worker has connections of its own, which do not see the jobs of an open transaction."""
-    with transaction.atomic(using=database):
-        handle = tasks.double.enqueue(4)
+def test_in_a_transaction_it_runs_jobs_on_the_connection_of_the_caller(database):
+    with suppress(Undo), transaction.atomic(using=database):
+        done = [tasks.double.enqueue(4), tasks.adouble.using(queue="other").enqueue(5)]
+        retried = tasks.fail_until.enqueue(3)
+        refused = tasks.break_a_statement.using(max_attempts=1).enqueue()
+        unknown = djqueue.enqueue("nobody.knows")
         before = surroundings(database)
-        with pytest.raises(CommandError, match="runworker was called in a transaction on the database") as raised:
-            run("--burst")
-        assert raised.value.returncode == 1
-        assert "TransactionTestCase" in str(raised.value)
+        assert run("--burst") is None
         assert surroundings(database) == before
-        assert handle.status() == "pending"
-    run("--burst")
-    assert handle.status() == "done"
+        assert [handle.job().result for handle in done] == [8, 10]
+        assert (retried.status(), retried.job().attempts) == ("done", 3)
+        assert (refused.status(), unknown.status()) == ("dead", "scheduled")
+        with pytest.raises(CommandError, match="requires --burst"):
+            run()
+        raise Undo
+    assert rows(Job).count() == rows(DoneJob).count() == rows(Worker).count() == 0
+
+
+def test_in_a_transaction_it_consumes_the_given_queues(database):
+    with transaction.atomic(using=database):
+        here, elsewhere = tasks.double.using(queue="a").enqueue(1), tasks.double.using(queue="b").enqueue(1)
+        run("--burst", "--queue", "a")
+        assert (here.status(), elsewhere.status()) == ("done", "pending")
+        run("--burst", "--exclude", "b")
+        assert elsewhere.status() == "pending"
+        run("--burst")
+        assert elsewhere.status() == "done"
 
 
 PROJECT = {
@@ -139,11 +160,10 @@ PROJECT = {
                     call_command("runworker", burst=True)
 
         class InATransaction(TestCase):
-            def test_it_is_refused(self):
-                handle = double.enqueue(1)
-                with self.assertRaisesMessage(CommandError, "use TransactionTestCase"):
-                    burst()
-                self.assertEqual(handle.status(), "pending")
+            def test_jobs_run(self):
+                handles = [double.enqueue(1), adouble.enqueue(2)]
+                self.assertIsNone(burst())
+                self.assertEqual([handle.job().result for handle in handles], [2, 4])
     """,
 }
 

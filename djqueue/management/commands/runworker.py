@@ -28,7 +28,7 @@ from djqueue.core.payload import storable
 from djqueue.exceptions import InvalidOption
 from djqueue.management import banner
 from djqueue.waiting.wakeup_sources import private_connection
-from djqueue.worker import databases, reload
+from djqueue.worker import databases, in_transaction, reload
 from djqueue.worker.forkserver import check_project
 from djqueue.worker.options import Options
 from djqueue.worker.outages import AWAY
@@ -108,13 +108,23 @@ class Command(BaseCommand):
         self.check(tags=[SETTINGS])
         reload.obey_watcher()
         try:
-            self.check_connection(options)
-            with logging_to_stdout(given["verbosity"]), databases.prepared(), signal_handlers_kept():
-                code = self.run_worker(options, given["verbosity"])
+            with logging_to_stdout(given["verbosity"]):
+                code = self.run(options, given["verbosity"])
         except ImproperlyConfigured as error:  # for example a database without a NAME
             raise CommandError(str(error)) from error
         if code:
             raise CommandError(f"The worker exited with code {code}. The reason is in its log.", returncode=code)
+
+    def run(self, options: Options, verbosity: int) -> int:
+        connection = connections[config().database]
+        if connection.in_atomic_block:
+            if not options.burst:
+                raise CommandError("In a transaction, such as that of a TestCase, runworker requires --burst.")
+            in_transaction.run(options)
+            return 0
+        self.check_memory(connection, options)
+        with databases.prepared(), signal_handlers_kept():
+            return self.run_worker(options, verbosity)
 
     def run_worker(self, options: Options, verbosity: int) -> int:
         if options.processes:
@@ -156,15 +166,9 @@ class Command(BaseCommand):
             name=given["name"],
         )
 
-    def check_connection(self, options: Options) -> None:
-        """Refuse to start where the processes and threads of a worker cannot see the jobs of this thread."""
-        connection = connections[config().database]
+    def check_memory(self, connection: BaseDatabaseWrapper, options: Options) -> None:
+        """Refuse a database in memory that the threads or processes of a worker cannot see."""
         where = f"the database {connection.alias!r}"
-        if connection.in_atomic_block:
-            raise CommandError(
-                f"runworker was called in a transaction on {where}, of which its threads see nothing. "
-                "In tests, use TransactionTestCase or pytest.mark.django_db(transaction=True)."
-            )
         if isinstance(connection, SQLiteWrapper) and connection.is_in_memory_db():
             if "cache=shared" not in str(connection.settings_dict["NAME"]):
                 raise CommandError(f"A worker cannot use {where}, which is in memory: its NAME must be a file.")
