@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Q, QuerySet, TextField, When
+from django.db.models import Case, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast, Lower
 from django.utils.formats import number_format
 from django.utils.text import smart_split, unescape_string_literal
@@ -18,6 +18,7 @@ from djqueue.core import masking, registry
 from djqueue.core.payload import storable
 from djqueue.core.tags import ModelReference
 from djqueue.fields import read_typed
+from djqueue.models import DeadJob
 
 from .display import as_text
 from .filters import queues_of
@@ -25,9 +26,11 @@ from .filters import queues_of
 WINDOW = 50_000  # number of newest jobs whose arguments or errors are searched
 STEP = 5_000  # rows per query
 MOST = 500  # maximum number of jobs found by argument or error
-ERROR = "error"  # error:text searches in the last error, beside an argument of this name
+TEXTS = ("args_text", "kwargs_text")
+ERROR = "error"  # error:text searches in the last error, and in an argument of this name
+ONLY_ERROR = ""
 
-Wanted = tuple[str, str]  # the name of an argument, or ERROR, and its value
+Wanted = tuple[str, str]  # the name of an argument, ERROR or ONLY_ERROR, and a value
 
 
 @dataclass
@@ -81,7 +84,7 @@ def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[st
         else:
             queryset = queryset.filter(named)
     for term in unknown:
-        queryset = queryset.filter(Q(task=term) | Q(pk__in=by_content(queryset, [(ERROR, term)])))
+        queryset = queryset.filter(Q(task=term) | Q(pk__in=by_content(queryset, [(ONLY_ERROR, term)])))
         notes.append(
             _(
                 "No registered task or queue has “%(term)s” in its name. Showing jobs whose last error contains it, or "
@@ -112,33 +115,40 @@ def by_name(term: str, queues: list[str]) -> Q | None:
 def by_content(queryset: QuerySet[Any], wanted: list[Wanted]) -> list[Any]:
     """Return the ids of the newest jobs with these arguments or errors, reading at most `WINDOW` rows in steps."""
     found: list[Any] = []
+    rows = with_texts(queryset.order_by("-failed_at" if queryset.model is DeadJob else "-pk"))  # however it is sorted
+    steps = rows.annotate(found=Case(When(contained(wanted), then=Value(1)), default=Value(0))).values_list(
+        "pk", "found"
+    )
     for start in range(0, WINDOW, STEP):
-        rows = candidates(queryset, wanted)[start : start + STEP]
-        seen = 0
-        for pk, task, args, kwargs, error in rows:
-            seen += 1
-            if args is not None and fits(task, args, kwargs, error, wanted):
-                found.append(pk)
-        if seen < STEP or len(found) >= MOST:
+        step = list(steps[start : start + STEP])
+        candidates = [pk for pk, contains in step if contains]
+        if candidates:
+            texts = rows.filter(pk__in=candidates).values_list("pk", "task", *TEXTS, "last_error")
+            found += [pk for pk, task, args, kwargs, error in texts if fits(task, args, kwargs, error, wanted)]
+        if len(step) < STEP or len(found) >= MOST:
             break
     return found[:MOST]
 
 
-def candidates(queryset: QuerySet[Any], wanted: list[Wanted]) -> QuerySet[Any]:
-    """Select all rows, but read the arguments and the error only of rows whose text contains the values."""
-    contained = Q()
+def with_texts(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    texts: dict[str, Any] = {text: Cast(text.removesuffix("_text"), TextField()) for text in TEXTS}
+    rows: QuerySet[Any] = queryset.annotate(**texts).alias(lower_error=Lower("last_error"))
+    return rows
+
+
+def contained(wanted: list[Wanted]) -> Q:
+    """Return the condition for rows whose texts contain the values, somewhere."""
+    everywhere = Q()
     for name, value in wanted:
-        fragment = json.dumps(value, ensure_ascii=False)[1:-1]
-        places = Q(args_text__contains=fragment) | Q(kwargs_text__contains=fragment)
-        if name == ERROR:  # in PostgreSQL's collation "C", only ASCII letters have a lower case
-            places |= Q(error_text__contains=value.lower()) | Q(last_error__contains=value)
-        contained &= places
-    texts: dict[str, Any] = {f"{name}_text": Cast(name, TextField()) for name in ("args", "kwargs")}
-    texts["error_text"] = Lower("last_error")
-    columns = {"args": "args_text", "kwargs": "kwargs_text", "error": "last_error"}
-    shown = {f"found_{name}": Case(When(contained, then=column)) for name, column in columns.items()}
-    rows: QuerySet[Any] = queryset.alias(**texts).annotate(**shown)
-    return rows.values_list("pk", "task", *shown)
+        places = Q()
+        if name in (ERROR, ONLY_ERROR):  # in PostgreSQL's collation "C", only ASCII letters have a lower case
+            places |= Q(lower_error__contains=value.lower())
+            places |= Q() if value.isascii() else Q(last_error__contains=value)
+        if name != ONLY_ERROR:
+            fragment = json.dumps(value, ensure_ascii=False)[1:-1]
+            places |= Q(args_text__contains=fragment) | Q(kwargs_text__contains=fragment)
+        everywhere &= places
+    return everywhere
 
 
 def fits(task: str, args: str, kwargs: str, error: str, wanted: list[Wanted]) -> bool:
@@ -147,7 +157,7 @@ def fits(task: str, args: str, kwargs: str, error: str, wanted: list[Wanted]) ->
     named = masking.visible(task, *values)
     text = masking.hide(error, masking.secrets(task, *values)).lower()
     return all(
-        (name == ERROR and value.lower() in text) or (name in named and value in spellings(named[name]))
+        (name in (ERROR, ONLY_ERROR) and value.lower() in text) or (name in named and value in spellings(named[name]))
         for name, value in wanted
     )
 

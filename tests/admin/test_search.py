@@ -6,7 +6,7 @@ import pytest
 
 from djqueue.admin import search
 from tests.admin.tools import words
-from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory
+from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, ago
 
 pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
 
@@ -167,3 +167,10 @@ def test_error_search_reads_only_the_newest_jobs(boss, monkeypatch):
     monkeypatch.setattr(search, "STEP", 2)
     jobs = [JobFactory(last_error="boom") for _ in range(9)]
     assert found(boss, "boom") == [job.pk for job in reversed(jobs[3:])]
+
+
+def test_search_reads_the_newest_jobs_however_the_list_is_sorted(boss, monkeypatch):
+    monkeypatch.setattr(search, "WINDOW", 2)
+    monkeypatch.setattr(search, "STEP", 2)
+    jobs = [DeadJobFactory(last_error="boom", failed_at=ago(seconds)) for seconds in (10, 20, 30)]
+    assert found(boss, "boom", "deadjob", o="3") == [jobs[1].pk, jobs[0].pk]
