@@ -85,6 +85,8 @@ class ArgumentsText(JSONText):
             return untagged(super().to_python(value))
         except InvalidPayload as error:
             raise ValidationError(str(error)) from None
+        except RecursionError:
+            raise ValidationError(_("This JSON cannot be stored.")) from None
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         try:
