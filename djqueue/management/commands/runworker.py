@@ -45,11 +45,6 @@ REMIND_AFTER = 60.0
 NOTES_WITHIN = 2.0
 
 
-class BadArguments(CommandError):
-    def __init__(self, message: str) -> None:
-        super().__init__(message, returncode=2)
-
-
 class Command(BaseCommand):
     help = (
         "Run a worker. On SIGTERM or SIGINT, running jobs are allowed to finish. On a second signal, they are released."
@@ -141,18 +136,20 @@ class Command(BaseCommand):
             for name in given["exclude"]:
                 check_queue(name)
         except InvalidOption as error:
-            raise BadArguments(str(error)) from error
+            raise bad_arguments(str(error)) from error
         if both := sorted(set(queues) & set(given["exclude"])):
-            raise BadArguments(f"--queue and --exclude must not name the same queue, got {', '.join(both)}")
+            raise bad_arguments(f"--queue and --exclude must not name the same queue, got {', '.join(both)}")
         for name, least in {"processes": 0, "threads": 1, "max_jobs": 1, "max_memory": 1}.items():
             if given[name] is not None and given[name] < least:
-                raise BadArguments(f"--{name.replace('_', '-')} must be {least} or more, got {given[name]}")
+                raise bad_arguments(f"--{name.replace('_', '-')} must be {least} or more, got {given[name]}")
         if len(given["name"]) > MAX_NAME or not storable(given["name"]):
-            raise BadArguments(
+            raise bad_arguments(
                 f"--name must be at most {MAX_NAME} characters, without NUL characters, got {given['name']!r:.80}"
             )
         if given["processes"] and not CAN_FORK:
-            raise BadArguments("This platform does not support os.fork(). Use --processes 0 and start several workers.")
+            raise bad_arguments(
+                "This platform does not support os.fork(). Use --processes 0 and start several workers."
+            )
         return Options(
             queues=queues,
             exclude=given["exclude"],
@@ -221,6 +218,10 @@ class Command(BaseCommand):
             pass  # the worker itself reports that
         finally:
             connections.close_all()
+
+
+def bad_arguments(message: str) -> CommandError:
+    return CommandError(message, returncode=2)
 
 
 @contextmanager
