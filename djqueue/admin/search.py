@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Q, QuerySet, TextField, Value, When
+from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast, Lower
 from django.utils.formats import number_format
 from django.utils.text import smart_split, unescape_string_literal
@@ -114,26 +114,21 @@ def by_name(term: str, queues: list[str]) -> Q | None:
 
 def by_content(queryset: QuerySet[Any], wanted: list[Wanted]) -> list[Any]:
     """Return the ids of the newest jobs with these arguments or errors, reading at most `WINDOW` rows in steps."""
-    found: list[Any] = []
-    rows = with_texts(queryset.order_by("-failed_at" if queryset.model is DeadJob else "-pk"))  # however it is sorted
-    steps = rows.annotate(found=Case(When(contained(wanted), then=Value(1)), default=Value(0))).values_list(
-        "pk", "found"
-    )
-    for start in range(0, WINDOW, STEP):
-        step = list(steps[start : start + STEP])
-        candidates = [pk for pk, contains in step if contains]
-        if candidates:
-            texts = rows.filter(pk__in=candidates).values_list("pk", "task", *TEXTS, "last_error")
-            found += [pk for pk, task, args, kwargs, error in texts if fits(task, args, kwargs, error, wanted)]
-        if len(step) < STEP or len(found) >= MOST:
-            break
-    return found[:MOST]
-
-
-def with_texts(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    column = "failed_at" if queryset.model is DeadJob else "pk"
+    newest = queryset.order_by(f"-{column}")  # however the list is sorted
+    keys = list(newest.values_list(column, flat=True)[:WINDOW])
     texts: dict[str, Any] = {text: Cast(text.removesuffix("_text"), TextField()) for text in TEXTS}
-    rows: QuerySet[Any] = queryset.annotate(**texts).alias(lower_error=Lower("last_error"))
-    return rows
+    matching = newest.annotate(**texts).alias(lower_error=Lower("last_error")).filter(contained(wanted))
+    found: dict[Any, None] = {}  # in order
+    for start in range(0, len(keys), STEP):
+        step = keys[start : start + STEP]
+        rows = matching.filter(**{f"{column}__range": (step[-1], step[0])})
+        for pk, task, args, kwargs, error in rows.values_list("pk", "task", *TEXTS, "last_error"):
+            if fits(task, args, kwargs, error, wanted):
+                found[pk] = None
+        if len(found) >= MOST:
+            break
+    return list(found)[:MOST]
 
 
 def contained(wanted: list[Wanted]) -> Q:

@@ -255,7 +255,10 @@ def test_markup_in_every_text_field_is_shown_escaped(boss):
     assert_harmless(
         boss.do("schedule", "enable", made["schedule"].pk)
     )  # refused, with a message that contains the name
+    assert_harmless(boss.ask("donejob", "enqueue_again", made["donejob"].pk))
+    assert_harmless(boss.do("donejob", "enqueue_again", made["donejob"].pk))  # the queue is paused, and named
     assert_harmless(boss.do("deadjob", "requeue", made["deadjob"].pk))
+    assert_harmless(boss.page("job", made["deadjob"].pk))
     assert_harmless(boss.client.get("/admin/"))
 
 
