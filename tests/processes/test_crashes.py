@@ -131,7 +131,7 @@ def test_a_stopped_worker_cannot_complete_what_another_has_done(database, site):
     record = handle.wait(60).record
     assert (record.status, record.attempts) == ("done", 2)
     first.signal_all(signal.SIGCONT)
-    first.wait_for_log("lease lost job=")
+    first.wait_for_log("lease lost, outcome discarded job=")
     assert handle.job().completed_at == record.completed_at
     assert handle.job().attempts == 2
     assert first.stop() == 0
