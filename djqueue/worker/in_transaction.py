@@ -10,7 +10,7 @@ import inspect
 import time
 
 from asgiref.sync import async_to_sync
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connections
 
 from djqueue.conf import config
 from djqueue.core import registry
@@ -45,14 +45,14 @@ def _run_job(holding: Holding) -> Settlement:
     task = registry.find(holding.job.task)
     if task is None:
         return unknown_tasks.settlement(holding.job)
-    alias = config().database
-    before = transaction.savepoint(using=alias)
+    connection = connections[config().database]
+    before = connection.savepoint()
     settlement = _call(task, holding)
-    if isinstance(holding.error, DatabaseError) or connections[alias].needs_rollback:
-        connections[alias].needs_rollback = False  # the error has ended the transaction up to the savepoint
-        transaction.savepoint_rollback(before, using=alias)
+    if isinstance(holding.error, DatabaseError) or connection.needs_rollback:
+        connection.needs_rollback = False  # the error has ended the transaction up to the savepoint
+        connection.savepoint_rollback(before)
     else:
-        transaction.savepoint_commit(before, using=alias)
+        connection.savepoint_commit(before)
     return settlement
 
 

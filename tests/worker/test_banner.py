@@ -42,7 +42,7 @@ def test_a_queue_that_nothing_knows_is_reported_with_the_nearest_name(database, 
 
 
 def write_schedule() -> None:
-    djqueue.schedules.create("s", task=tasks.double, every=60, queue="here")
+    djqueue.schedules.create("s", task=tasks.double, args=[1], every=60, queue="here")
 
 
 KNOWN_BY = {

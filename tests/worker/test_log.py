@@ -65,7 +65,11 @@ DEATHS = {
     "a timeout": (lambda: tasks.spin.using(timeout=0.1).enqueue(), djqueue.TaskTimeout, "spin"),
     "of a coroutine in time": (lambda: tasks.asleep.using(timeout=0.5).enqueue(60), djqueue.TaskTimeout, "asleep"),
     "a snooze into the past": (lambda: tasks.raise_it.enqueue("snooze into the past"), djqueue.InvalidOption, ""),
-    "arguments that do not fit": (lambda: djqueue.enqueue("tests.worker.tasks.double"), TypeError, ""),
+    "arguments that do not fit": (
+        lambda: JobFactory(task="tests.worker.tasks.double", args=[], max_attempts=1),
+        TypeError,
+        "",
+    ),
 }
 
 
@@ -87,6 +91,9 @@ def test_a_death_is_logged_with_the_exception_itself(database, configure, log, c
     assert "argument-x" not in caplog.text
 
 
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::PendingDeprecationWarning"
+)  # of Django's mail settings
 def test_django_mails_a_death_to_the_admins_with_its_traceback(database, log, settings):
     settings.ADMINS = [("Ada", "ada@example.com")]
     handler = AdminEmailHandler()
