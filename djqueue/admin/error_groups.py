@@ -33,12 +33,10 @@ class Group:
 
 def groups(queryset: QuerySet[Any]) -> tuple[list[Group], int]:
     """Return the largest groups of the latest dead jobs, and how many jobs were grouped."""
-    latest = queryset.order_by("-failed_at", "-pk")
+    latest = queryset.order_by("-failed_at", "-pk")[:LATEST]
     found: dict[tuple[str, str], list[Any]] = {}  # the ids and times of each group, latest first
     grouped = 0
-    for pk, task, error, failed_at in latest.values_list("pk", "task", Left("last_error", 2 * LENGTH), "failed_at")[
-        :LATEST
-    ]:
+    for pk, task, error, failed_at in latest.values_list("pk", "task", Left("last_error", 2 * LENGTH), "failed_at"):
         found.setdefault((task, kind(error)), []).append((pk, failed_at))
         grouped += 1
     largest = sorted(found.items(), key=lambda group: -len(group[1]))[:SHOWN]

@@ -28,9 +28,9 @@ STEP = 5_000  # rows per query
 MOST = 500  # maximum number of jobs found by argument or error
 TEXTS = ("args_text", "kwargs_text")
 ERROR = "error"  # error:text searches in the last error, and in an argument of this name
-ONLY_ERROR = ""
+TERM = ""  # a term without a name: a text in the last error, or the whole name of a task
 
-Wanted = tuple[str, str]  # the name of an argument, ERROR or ONLY_ERROR, and a value
+Wanted = tuple[str, str]  # the name of an argument, ERROR or TERM, and a value
 
 
 @dataclass
@@ -84,7 +84,6 @@ def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[st
         else:
             queryset = queryset.filter(named)
     for term in unknown:
-        queryset = queryset.filter(Q(task=term) | Q(pk__in=by_content(queryset, [(ONLY_ERROR, term)])))
         notes.append(
             _(
                 "No registered task or queue has “%(term)s” in its name. Showing jobs whose last error contains it, or "
@@ -92,9 +91,11 @@ def run(queryset: QuerySet[Any], search: Search) -> tuple[QuerySet[Any], list[st
             )
             % {"term": term}
         )
-    if search.arguments:
-        queryset = queryset.filter(pk__in=by_content(queryset, search.arguments))
-    if unknown or search.arguments:
+    if wanted := [*((TERM, term) for term in unknown), *search.arguments]:
+        found = Q(pk__in=by_content(queryset, wanted))
+        if len(wanted) == len(unknown) == 1:  # all jobs of a task that is not registered, not only the newest
+            found |= Q(task=unknown[0])
+        queryset = queryset.filter(found)
         notes.append(
             _("Arguments and errors were searched in the newest %(window)s matching jobs; at most %(most)s are shown.")
             % {"window": number_format(WINDOW, force_grouping=True), "most": MOST}
@@ -126,9 +127,9 @@ def by_content(queryset: QuerySet[Any], wanted: list[Wanted]) -> list[Any]:
         for pk, task, args, kwargs, error in rows.values_list("pk", "task", *TEXTS, "last_error"):
             if fits(task, args, kwargs, error, wanted):
                 found[pk] = None
-        if len(found) >= MOST:
-            break
-    return list(found)[:MOST]
+            if len(found) >= MOST:
+                return list(found)
+    return list(found)
 
 
 def contained(wanted: list[Wanted]) -> Q:
@@ -136,10 +137,12 @@ def contained(wanted: list[Wanted]) -> Q:
     everywhere = Q()
     for name, value in wanted:
         places = Q()
-        if name in (ERROR, ONLY_ERROR):  # in PostgreSQL's collation "C", only ASCII letters have a lower case
+        if name in (ERROR, TERM):  # in PostgreSQL's collation "C", only ASCII letters have a lower case
             places |= Q(lower_error__contains=value.lower())
             places |= Q() if value.isascii() else Q(last_error__contains=value)
-        if name != ONLY_ERROR:
+        if name == TERM:
+            places |= Q(task=value)
+        else:
             fragment = json.dumps(value, ensure_ascii=False)[1:-1]
             places |= Q(args_text__contains=fragment) | Q(kwargs_text__contains=fragment)
         everywhere &= places
@@ -152,7 +155,9 @@ def fits(task: str, args: str, kwargs: str, error: str, wanted: list[Wanted]) ->
     named = masking.visible(task, *values)
     text = masking.hide(error, masking.secrets(task, *values)).lower()
     return all(
-        (name in (ERROR, ONLY_ERROR) and value.lower() in text) or (name in named and value in spellings(named[name]))
+        (name in (ERROR, TERM) and value.lower() in text)
+        or (name == TERM and value == task)
+        or (name in named and value in spellings(named[name]))
         for name, value in wanted
     )
 

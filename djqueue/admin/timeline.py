@@ -105,7 +105,7 @@ def _is_requeued_before(attempt: Attempt, following: Attempt | None) -> bool:
     """Return whether the job was requeued between two failed attempts: then they are counted from 1 again."""
     if following is None or not following.before_requeue:
         return True
-    numbers = [int(one.number) for one in (attempt, following) if one.number.isdecimal()]
+    numbers = [int(one.number) for one in (attempt, following) if one.number.isdecimal() and len(one.number) < 10]
     return len(numbers) == 2 and numbers[1] <= numbers[0]
 
 

@@ -285,6 +285,12 @@ def test_rows_with_invalid_json_are_shown(boss, database, model):
     assert "nonsense" in words(boss.page(model, row.pk))
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, None, -1, "²", [1]])
+def test_invalid_attempt_numbers_cause_no_error(boss, number):
+    entry = {"attempt": number, "at": ago(5).isoformat(), "before_requeue": True}
+    assert boss.page("deadjob", DeadJobFactory(errors=[entry, entry]).pk).status_code == 200
+
+
 @pytest.mark.parametrize(
     "progress",
     [

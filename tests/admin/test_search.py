@@ -150,6 +150,13 @@ def test_search_by_error(boss, model):
     assert "searched in the newest 50,000" in words(boss.get(model, q="declined"))
 
 
+def test_search_by_task_that_is_not_registered_and_error(boss):
+    job = DeadJobFactory(task="gone.away", last_error="no answer")
+    DeadJobFactory(task="gone.away", last_error="declined")
+    DeadJobFactory(last_error="no answer")
+    assert found(boss, "gone.away answer", "deadjob") == [job.pk]
+
+
 def test_search_by_error_keeps_an_argument_of_that_name(boss):
     job = JobFactory(kwargs={"error": "E7"})
     assert found(boss, "error:E7") == [job.pk]
