@@ -8,12 +8,12 @@ from django.db import connections, transaction
 import djqueue
 from djqueue.core import registry
 from djqueue.management import banner
-from djqueue.models import Job
+from djqueue.models import Job, Worker
 from djqueue.worker.options import Options
 from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory
 from tests.fill import fill
 from tests.sql.test_plans import explain
-from tests.tools import statements_sent
+from tests.tools import eventually, rows, statements_sent
 from tests.worker import tasks
 from tests.worker.process.test_worker import PLAIN
 from tests.worker.site import site as make_site
@@ -144,4 +144,5 @@ def test_a_locked_table_does_not_delay_the_start(database, site, processes):
         worker.wait_for_log("process ready" if processes == "1" else "djqueue worker")
         assert "--queue emial" not in worker.log()
     worker.wait_for_log("--queue emial: no task")
+    eventually(lambda: rows(Worker).exists(), 30)  # it runs
     assert worker.stop() == 0
