@@ -46,7 +46,7 @@ def _run_job(holding: Holding) -> Settlement:
     if task is None:
         return unknown_tasks.settlement(holding.job)
     connection = connections[config().database]
-    before = connection.savepoint()
+    before = str(connection.savepoint())
     settlement = _call(task, holding)
     if isinstance(holding.error, DatabaseError) or connection.needs_rollback:
         connection.needs_rollback = False  # the error has ended the transaction up to the savepoint
