@@ -41,7 +41,9 @@ class SingleProcess:
         """Work until stopped; return the exit code."""
         claimer = VitalThread(self._work, "djqueue-claimer", self._lost_thread)
         claimer.start()
-        claimer.join()
+        # Not one long join(): if another thread receives a signal, this one handles it only when it wakes up.
+        while claimer.is_alive():
+            claimer.join(INTERVAL)
         return int(self.failed or self.worker.forced)
 
     def _work(self) -> None:
