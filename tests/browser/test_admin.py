@@ -198,7 +198,7 @@ def test_a_schedule_is_added_with_the_default_or_empty_arguments(visitor):
     for name, emptied in (("default", False), ("emptied", True)):
         visitor.open("schedule/add/")
         visitor.page.fill("#id_name", name)
-        visitor.page.select_option("#id_task", "tests.worker.tasks.double")
+        visitor.page.select_option("#id_task", "tests.worker.tasks.look_at_itself")
         visitor.page.fill("#id_every", "3600")
         for field in ("#id_args", "#id_kwargs") if emptied else ():
             visitor.page.fill(field, "")
