@@ -34,7 +34,7 @@ class Verdict(StrEnum):
     DEAD_LETTER = "dead_letter"  # the job can never succeed
     CANCEL = "cancel"  # the task stopped because a cancel was requested
     SNOOZE = "snooze"  # run the job again later, without counting the attempt
-    RELEASE = "release"  # give the job back immediately, without counting the attempt
+    RELEASE = "release"  # make the job pending immediately, without counting the attempt
     REAP = "reap"  # the lease expired; set by the reaper
 
 

@@ -47,7 +47,7 @@ def encode_typed(value: Any, path: str) -> str:
         if _OPENED_MARK not in text:
             return text
     except InvalidPayload:
-        pass
+        pass  # not plain JSON: with tags, it may be storable
     return encode(tags.tagged(value, MAX_DEPTH), path)
 
 

@@ -155,7 +155,7 @@ def _load(name: str, content: Any) -> Any:
         try:
             return KINDS[name].load(content)
         except (ValueError, ArithmeticError, LookupError, OSError):
-            pass
+            pass  # reported below
     if name in TAGS:  # the content may be sensitive: the message does not contain it
         raise InvalidPayload(f"Invalid tag {name!r} in the stored JSON: its value cannot be read.")
     raise InvalidPayload(

@@ -110,7 +110,7 @@ class ClaimedJob:
         settle.settle_one(self, settle.snooze(self, delay))
 
     def release(self) -> None:
-        """Give the job back immediately. The attempt is not counted."""
+        """Make the job pending immediately. The attempt is not counted."""
         settle.settle_one(self, settle.release(self))
 
     def renew(self, seconds: Duration | None = None) -> None:

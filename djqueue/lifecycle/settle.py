@@ -181,7 +181,7 @@ def _secrets(job: ClaimedJob) -> list[str]:
         try:
             return masking.secrets(job.task, decode(job.row.args), decode(job.row.kwargs))
         except (ValueError, RecursionError):
-            pass
+            pass  # try the next
     return [job.row.args, job.row.kwargs]  # written by hand, and not JSON
 
 

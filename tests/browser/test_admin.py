@@ -7,9 +7,8 @@ import pytest
 import djqueue
 from djqueue import kv
 from djqueue.models import DoneJob, Schedule
-from tests.browser.visitor import eventually
 from tests.factories import DeadJobFactory, KVFactory, ScheduleFactory, WorkerFactory, ago
-from tests.tools import places, rows
+from tests.tools import eventually, places, rows
 from tests.worker import tasks
 
 pytestmark = [pytest.mark.browser, pytest.mark.databases("postgresql")]
@@ -44,7 +43,7 @@ def dead_letters() -> None:
 @with_and_without_scripts
 def test_dead_job_is_inspected_requeued_and_done(visitor, worker):
     handle = tasks.fail_once.using(max_attempts=1, queue="money", headers={"request": "7f3a"}).enqueue(order_id=42)
-    eventually(lambda: handle.status() == "dead")
+    eventually(lambda: handle.status() == "dead", 30)
     dead_letters()
     visitor.log_in()
     visitor.open("deadjob/")
@@ -72,7 +71,7 @@ def test_dead_job_is_inspected_requeued_and_done(visitor, worker):
 def test_a_running_job_is_cancelled(visitor, worker):
     handle = tasks.work_in_steps.enqueue(6000, 0.01)
     visitor.log_in()
-    eventually(lambda: (record := handle.job()) and record.progress)
+    eventually(lambda: (record := handle.job()) and record.progress, 30)
     visitor.open(f"job/{handle.id}/change/")
     visitor.reads("Progress")
     visitor.shoot("running-job")
@@ -181,7 +180,7 @@ def test_a_schedule_is_added_and_fires(visitor, worker):
     visitor.page.fill("#id_args", "[21]")
     visitor.page.get_by_role("button", name="Save", exact=True).click()
     visitor.reads("was added successfully")
-    eventually(lambda: [job.result for job in rows(DoneJob).filter(schedule="pulse")][:1] == [42])
+    eventually(lambda: [job.result for job in rows(DoneJob).filter(schedule="pulse")][:1] == [42], 30)
     visitor.open(f"schedule/{rows(Schedule).get().pk}/change/")
     visitor.shoot("schedule")
     visitor.page.uncheck("#id_enabled")
@@ -237,7 +236,7 @@ def test_a_bulk_cancel_is_undone(visitor, worker):
     visitor.reads("3 enqueued again, 0 skipped.")
     visitor.reads("3 jobs are in the queue “mail”, which is paused.")
     djqueue.Queue("mail").resume()
-    eventually(lambda: rows(DoneJob).filter(status="done").count() == 3)
+    eventually(lambda: rows(DoneJob).filter(status="done").count() == 3, 30)
     visitor.page.goto(f"{visitor.server}/admin/")
     assert visitor.page.inner_text("#recent-actions-module").count("3 ") == 2
     visitor.shoot("recent-actions")

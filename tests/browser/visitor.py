@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import django
-
-
-def eventually(look: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, f"condition not met within {seconds} seconds"
-        time.sleep(0.05)
 
 
 class Visitor:

@@ -105,7 +105,7 @@ class Completer:
                 item = self.inbox.get_nowait()
             self.closing = True
         except queue.Empty:
-            pass
+            pass  # these are all
         return group
 
     def _settle(self, group: Outcomes, again: bool = True) -> None:

@@ -249,7 +249,7 @@ class Children:
                 self.wanted = max(0, self.wanted - 1)
         else:
             details = (left.reason, child.pid, running, len(entries))
-            # The kernel says to nobody else that it has ended a process for its memory.
+            # Only the kernel's own log says that a process was killed because memory ran out.
             hint = " hint='out of memory, or killed by an operator'" if code == -signal.SIGKILL else ""
             logger.error("%s pid=%d running=%d held=%d%s", *details, hint)
             self._back_off(child)
