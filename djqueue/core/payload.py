@@ -26,12 +26,14 @@ _MAX_INT = 10**MAX_INT_DIGITS
 # PostgreSQL refuses NUL; all three databases refuse a lone surrogate, which has no UTF-8 form.
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 
-# Cheap tests of a whole text, so that plain JSON is neither copied nor walked through for tags.
-_QUOTED_MARK = f'"{tags.MARK}'
+# Cheap tests of a whole text, so that plain JSON is neither copied nor walked through for tags. Before each, the
+# mark alone is searched for: a search for a quote, of which JSON is full, and the mark takes a hundred times as long.
 _OPENED_MARK = f'{{"{tags.MARK}'
 _QUOTED_MODEL = f'"{tags.MODEL}"'
+_TAG = re.compile(rf'{{\s*"{re.escape(tags.MARK)}')  # JSON that is written by hand may contain spaces
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
 
 
 def encode(value: Any, path: str) -> str:
@@ -44,7 +46,7 @@ def encode_typed(value: Any, path: str) -> str:
     """Return a value of JSON and the types of `tags` as JSON text. Raise InvalidPayload if it cannot be stored."""
     try:
         text = encode(value, path)
-        if _OPENED_MARK not in text:
+        if tags.MARK not in text or _OPENED_MARK not in text:
             return text
     except InvalidPayload:
         pass  # not plain JSON: with tags, it may be storable
@@ -52,7 +54,7 @@ def encode_typed(value: Any, path: str) -> str:
 
 
 def decode(text: str) -> Any:
-    return json.loads(text)
+    return _decode(text)
 
 
 def decode_typed(text: str) -> Any:
@@ -60,8 +62,8 @@ def decode_typed(text: str) -> Any:
 
     Raise ValueError (InvalidPayload is one) or RecursionError for a text that was not written by it.
     """
-    value = json.loads(text)
-    return tags.untagged(value) if _QUOTED_MARK in text else value
+    value = _decode(text)
+    return tags.untagged(value) if tags.MARK in text and _TAG.search(text) else value
 
 
 def load(text: str) -> Any:
@@ -72,7 +74,7 @@ def load(text: str) -> Any:
 
 def has_models(text: str) -> bool:
     """Return whether `load` may query the database."""
-    return _QUOTED_MODEL in text
+    return tags.MARK in text and _QUOTED_MODEL in text
 
 
 def canonical(value: Any, path: str) -> str:
@@ -97,8 +99,8 @@ def encode_arguments(
     try:
         encoded = {
             "args": encode_typed(list(args), "args"),
-            "kwargs": encode_typed(dict(kwargs), "kwargs"),
-            "headers": encode(dict(headers), "headers"),
+            "kwargs": encode_typed(dict(kwargs), "kwargs") if kwargs else "{}",
+            "headers": encode(dict(headers), "headers") if headers else "{}",
         }
         check_size(encoded, config().max_payload_size)
     except InvalidPayload:

@@ -13,6 +13,7 @@ from djqueue.models import DeadJob, DoneJob, Job, Throughput
 from djqueue.sql.columns import MAX_ERRORS
 from djqueue.states import Outcome, Verdict
 from tests.app.tasks import add, eager_retry, echo, fragile, log_in, steady
+from tests.conftest import PLAIN
 from tests.factories import DeadJobFactory, DoneJobFactory
 from tests.tools import claim_one, database_now, in_threads, live, places, rows, statements_sent
 
@@ -439,6 +440,7 @@ def length_of_errors(table: str) -> int:
 
 @pytest.mark.parametrize("end", ["nack", "dead_letter", "reap"])
 @pytest.mark.parametrize("message", ["x" * 60_000, '\x01\n"' * 20_000], ids=["plain", "escaped"])
+@pytest.mark.databases(*PLAIN)
 def test_the_error_history_never_passes_its_bound(database, message, end):
     """However many failures there are, however long their texts, and whatever an older release has left."""
     handle = add.using(max_attempts=1000, retry=djqueue.Fixed(0)).enqueue(1)
