@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -64,6 +65,9 @@ class Config:
     notify: bool = True
     listen_database: str | None = None
     eager: bool = False
+    around: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    health_token: str | None = None
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueConfig:
@@ -198,6 +202,24 @@ def _table(value: Any, name: str) -> Mapping[Any, Any]:
     return value
 
 
+def _paths(value: Any, name: str) -> tuple[str, ...]:
+    """Return dotted paths. They are not imported here: the supervisor of a worker imports no code of the project."""
+    if not isinstance(value, list | tuple):
+        raise InvalidOption(f'{name} must be a list of dotted paths such as ["shop.jobs.tenant"], got {value!r:.80}')
+    for path in value:
+        parts = path.split(".") if isinstance(path, str) else []
+        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+            raise InvalidOption(f'{name} must contain dotted paths such as "shop.jobs.tenant", got {path!r:.80}')
+    return tuple(value)
+
+
+def _token(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[!-~]+", value):
+        # Without the value, which may be a secret.
+        raise InvalidOption(f"{name} must be a string of one or more ASCII characters without spaces")
+    return value
+
+
 def _retention(value: Any, name: str) -> float:
     return FOR_EVER if value is None else seconds(value, name)
 
@@ -226,6 +248,9 @@ _READERS: dict[str, Reader] = {
     "NOTIFY": _flag,
     "LISTEN_DATABASE": _or_none(_alias),
     "EAGER": _flag,
+    "AROUND": _paths,
+    "HEADERS": _paths,
+    "HEALTH_TOKEN": _or_none(_token),
     "QUEUES": _table,
 }
 _QUEUE_READERS: dict[str, Reader] = {

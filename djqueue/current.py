@@ -28,6 +28,7 @@ class HeldJob(Protocol):
     cancel_requested: bool
     lost: bool  # the lease is lost, and another worker may run the job
     progress: str | None  # not yet written
+    decision: tuple[BaseException, Duration | None] | None  # an error, and when to retry after it: None for never
 
     def waking(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `wake` whenever a cancel is requested or the lease is lost; it must not block."""

@@ -81,9 +81,11 @@ def test_use_tz_false_is_a_check_error(settings):
     assert [error.id for error in run_checks(tags=["djqueue"])] == ["djqueue.E002"]
 
 
-def test_eager_is_a_check_warning(settings):
+def test_eager_is_a_check_warning_of_a_deployment(settings):
     settings.DJQUEUE = {"EAGER": True}
-    assert [error.id for error in run_checks(tags=["djqueue"])] == ["djqueue.W001"]
+    assert run_checks(tags=["djqueue"]) == []
+    found = run_checks(tags=["djqueue"], include_deployment_checks=True)
+    assert [error.id for error in found] == ["djqueue.W001"]
 
 
 def test_a_good_configuration_passes_every_check(settings):

@@ -12,9 +12,8 @@ from uuid import UUID
 
 from django.db import DatabaseError, transaction
 
-from djqueue import signals
 from djqueue.conf import config
-from djqueue.core import registry, retries, signatures
+from djqueue.core import hooks, registry, retries, signatures
 from djqueue.core.durations import seconds
 from djqueue.core.options import NO_CALL_OPTIONS, Call, CallOptions, check_task_name, job_id, resolve
 from djqueue.core.payload import encode_arguments, encode_kv
@@ -25,7 +24,7 @@ from djqueue.sql import Statements, statements
 from djqueue.sql.connection import batches_of
 from djqueue.states import DedupUntil
 
-from . import announce
+from . import announce, eager
 
 DEFAULT_QUEUE = "default"
 BATCH = 1000  # rows per INSERT: cheap round trips, within every database's limit of parameters
@@ -39,9 +38,9 @@ def enqueue(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: 
     job = prepare(task, args, kwargs, options)
     kv = {key: encode_kv(key, value) for key, value in sorted((options.kv or {}).items())}
     if options.on_commit is False:
-        inserted = _insert(job, kv)
+        inserted = insert(job, kv)
         return inserted.id, inserted.created
-    _run_on_commit(options.on_commit, partial(_insert, job, kv))
+    _run_on_commit(options.on_commit, partial(insert, job, kv))
     return job.id, None
 
 
@@ -64,12 +63,20 @@ def enqueue_many(calls: Iterable[Call], task: str | None, options: CallOptions) 
     return [(job.id, None) for job in jobs]
 
 
-def prepare(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: CallOptions) -> NewJob:
-    """Return the job to insert, with resolved options and encoded arguments. Raise if it cannot be stored."""
+def prepare(
+    task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: CallOptions, *, with_hooks: bool = True
+) -> NewJob:
+    """Return the job to insert, with resolved options and encoded arguments. Raise if it cannot be stored.
+
+    `with_hooks` is whether the functions in HEADERS are called. Schedules fire in processes that do not import them.
+    """
     check_task_name(task)
     options = registry.options(task)
     queue = call.queue or options.queue or DEFAULT_QUEUE
-    encoded = encode_arguments(task, args, kwargs, call.headers or {})
+    headers = call.headers or {}
+    if with_hooks and config().headers:
+        headers = hooks.headers(task, headers)
+    encoded = encode_arguments(task, args, kwargs, headers)
     return NewJob(
         id=uuid7() if call.id is None else job_id(call.id),
         own_id=call.id is not None,
@@ -112,6 +119,8 @@ def insert_many(make: Callable[[], Iterable[NewJob]], *, repeatable: bool = True
     run = database.own_transaction if repeatable else database.in_transaction
     announced, inserted = run(insert_all)
     announce.enqueued(announced, inserted)
+    if eager.is_on():
+        eager.run(inserted)
     return inserted
 
 
@@ -144,9 +153,12 @@ def _run_on_commit(alias: bool | str, insert: Callable[[], object]) -> None:
     transaction.on_commit(insert, using=alias if isinstance(alias, str) else config().database)
 
 
-def _insert(job: NewJob, kv: Mapping[str, str]) -> Inserted:
+def insert(job: NewJob, kv: Mapping[str, str]) -> Inserted:
+    """Insert one job with its KV entries, in one statement, and announce it."""
     inserted = statements().insert([job], kv)
     announce.enqueued([job], inserted)
+    if eager.is_on():
+        eager.run(inserted)
     return inserted[0]
 
 
@@ -160,7 +172,7 @@ def _insert_batches(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[
     try:
         for batch in batches_of(jobs, _size, BATCH):
             inserted += _insert_batch(database, batch, len(inserted))
-            announced += batch if announce.is_listened_to(signals.job_queued) else []
+            announced += batch if announce.is_enqueue_announced() else []
     except Exception:
         created = [row.id for row in inserted if row.created]
         with suppress(DatabaseError):  # the transaction is aborted, and the inserted rows with it

@@ -10,6 +10,7 @@ from django.db import IntegrityError
 from djqueue.core.async_twins import twin
 from djqueue.exceptions import DuplicateSchedule, InvalidOption, UnknownSchedule
 from djqueue.jobs import JobHandle
+from djqueue.lifecycle import eager
 from djqueue.lifecycle.enqueue import insert_many
 from djqueue.sql import Statements, statements
 
@@ -108,7 +109,8 @@ def run_now(name: str) -> JobHandle:
         row.save(using=database.alias, update_fields=["last_at", "last_job_id"])
         return JobHandle(inserted.id, inserted.created)
 
-    return _with_row_locked(name, fire)
+    with eager.held():
+        return _with_row_locked(name, fire)
 
 
 acreate = twin(create)

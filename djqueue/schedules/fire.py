@@ -21,6 +21,7 @@ from django.db.models.expressions import RawSQL
 from djqueue.core.options import CallOptions
 from djqueue.core.records import NewJob
 from djqueue.exceptions import DjqueueError
+from djqueue.lifecycle import eager
 from djqueue.lifecycle.cancel import cancel_many
 from djqueue.lifecycle.enqueue import insert_many, prepare
 from djqueue.sql import Statements, statements
@@ -51,6 +52,7 @@ class Firing:
     row: Schedule
     definition: Definition | None = None
     jobs: list[NewJob] = field(default_factory=list)
+    ahead: timedelta = timedelta(0)  # of the clock, which `advance` of the test kit has left behind
 
 
 def fire_schedules(limit: int = 1000) -> int:
@@ -59,7 +61,8 @@ def fire_schedules(limit: int = 1000) -> int:
     fired = 0
     while limit > 0 and seconds_until_next() == 0:
         size = min(limit, BATCH)
-        rows, jobs = database.own_transaction(partial(_fire_batch, database, size))
+        with eager.held():
+            rows, jobs = database.own_transaction(partial(_fire_batch, database, size))
         fired += jobs
         limit -= rows
         if rows < size:  # other schedulers have locked the remaining rows
@@ -81,7 +84,7 @@ def job_of(definition: Definition, slot: datetime, run_at: datetime) -> NewJob:
         run_at=run_at,
         headers={SCHEDULE_HEADER: definition.name, SLOT_HEADER: slot.isoformat()},
     )
-    job = prepare(definition.task, definition.args, definition.kwargs, call)
+    job = prepare(definition.task, definition.args, definition.kwargs, call, with_hooks=False)
     return replace(job, schedule=definition.name, slot=slot)
 
 
@@ -91,7 +94,34 @@ def _fire_batch(database: Statements, size: int) -> tuple[int, int]:
     if not rows:
         return 0, 0
     now = database.now()
-    firings = [_plan(row, now) for row in rows]
+    return len(rows), _fire(database, [_plan(row, now) for row in rows])
+
+
+def fire_ahead(rows: Iterable[tuple[Schedule, timedelta]]) -> int:
+    """Fire schedules whose calendars are ahead of the database's clock by the given times; return the number of jobs.
+
+    For `djqueue.testing.advance`. The slots of jobs are times of the calendar, all other times those of the clock.
+    """
+    database = statements()
+
+    def fire() -> int:
+        now = database.now()
+        firings = []
+        for row, ahead in rows:
+            row.next_at = row.next_at and row.next_at + ahead
+            firing = _plan(row, now + ahead)
+            row.next_at = row.next_at and row.next_at - ahead
+            firing.jobs = [replace(job, run_at=job.run_at and job.run_at - ahead) for job in firing.jobs]
+            firing.ahead = ahead
+            firings.append(firing)
+        return _fire(database, firings)
+
+    with eager.held():
+        return database.own_transaction(fire)
+
+
+def _fire(database: Statements, firings: list[Firing]) -> int:
+    """Insert the jobs of firings and move their rows; return the number of jobs."""
     _leave_out_live_slots(database, firings)
     _leave_out_overlaps(database, firings)
     _cancel_replaced(database, firings)
@@ -99,10 +129,11 @@ def _fire_batch(database: Statements, size: int) -> tuple[int, int]:
     insert_many(lambda: jobs)
     for firing in firings:
         if firing.jobs:
-            firing.row.last_at = firing.jobs[-1].slot
+            slot = firing.jobs[-1].slot
+            firing.row.last_at = slot and slot - firing.ahead
             firing.row.last_job_id = firing.jobs[-1].id
-    move(database, rows)
-    return len(rows), len(jobs)
+    move(database, [firing.row for firing in firings])
+    return len(jobs)
 
 
 def _due(database: Statements) -> QuerySet[Schedule]:

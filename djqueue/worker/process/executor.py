@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 from djqueue import signals
+from djqueue.conf import config
 from djqueue.core import registry
 from djqueue.core.durations import seconds
 from djqueue.core.log import logger
@@ -24,9 +26,11 @@ from djqueue.lifecycle import announce, settle
 from djqueue.lifecycle.claim import ClaimedJob
 from djqueue.worker.os_process import end_if_forked
 
+from . import around
 from .in_hand import Holding
 
 HOME = os.getcwd()
+NOT_OF_TASKS = ("djqueue.worker.", "djqueue.contrib.")  # modules whose frames are left out of tracebacks
 
 Within = Callable[[Callable[[], Any]], Any]  # calls a function, and raises TaskTimeout in it if it runs too long
 
@@ -77,14 +81,15 @@ async def undisturbed(work: Coroutine[Any, Any, None]) -> None:
 def call(func: Callable[..., Any], holding: Holding, within: Within) -> Settlement:
     """Call the function; never raises."""
     job = holding.job
-    reset = _current.set(CurrentJob(holding))
+    reset = _current.set(current := CurrentJob(holding))
 
     def own_code() -> Any:
         with end_if_forked():
             return func(*job.args, **job.kwargs)
 
     try:
-        return settle.ack(job, within(own_code))
+        work = partial(around.call, current, own_code) if config().around else own_code
+        return settle.ack(job, within(work))
     except BaseException as error:
         return failed(holding, error)
     finally:
@@ -94,7 +99,7 @@ def call(func: Callable[..., Any], holding: Holding, within: Within) -> Settleme
 async def acall(func: Callable[..., Any], holding: Holding, timeout: float | None) -> Settlement:
     """Await the coroutine; never raises."""
     job = holding.job
-    reset = _current.set(CurrentJob(holding))
+    reset = _current.set(current := CurrentJob(holding))
     if holding.cancel_requested and (task := asyncio.current_task()):
         task.cancel()  # requested before it started: raised at the first await, as in a running coroutine
 
@@ -104,7 +109,8 @@ async def acall(func: Callable[..., Any], holding: Holding, timeout: float | Non
             return await func(*job.args, **job.kwargs)
 
     try:
-        return settle.ack(job, await awithin(timeout, own_code))
+        work = partial(around.acall, current, own_code) if config().around else own_code
+        return settle.ack(job, await awithin(timeout, work))
     except asyncio.CancelledError as error:
         if holding.cancel_requested:
             return settle.cancel(job)
@@ -132,8 +138,13 @@ async def awithin(seconds: float | None, work: Callable[[], Coroutine[Any, Any, 
 def failed(holding: Holding, error: BaseException) -> Settlement:
     """Return the outcome for what a task raised; an invalid one, such as a snooze into the past, is a failure."""
     holding.error = error.with_traceback(task_frames(error.__traceback__))
+    decision, holding.decision = holding.decision, None  # its traceback refers to this holding
     try:
-        return verdict(holding.job, error)
+        if decision is None or decision[0] is not error:  # a hook in AROUND may have raised another
+            return verdict(holding.job, error)
+        if (delay := decision[1]) is None:
+            return settle.dead_letter(holding.job, error)
+        return settle.nack(holding.job, error, delay=delay)
     except Exception as nonsense:
         holding.error = nonsense
         return settle.nack(holding.job, nonsense)
@@ -142,7 +153,7 @@ def failed(holding: Holding, error: BaseException) -> Settlement:
 def task_frames(raised: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the frames of the worker; all of it if there are no others."""
     frame = raised
-    while frame is not None and frame.tb_frame.f_globals.get("__name__", "").startswith("djqueue.worker."):
+    while frame is not None and frame.tb_frame.f_globals.get("__name__", "").startswith(NOT_OF_TASKS):
         frame = frame.tb_next
     return frame or raised
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import close_old_connections
 
+from djqueue.core.durations import Duration
 from djqueue.core.log import logger
 from djqueue.core.records import Renew, Settlement
 from djqueue.lifecycle import lease
@@ -41,6 +42,8 @@ class Holding:
     cancel_requested: bool = field(init=False)
     claim: tuple[UUID, UUID] = field(init=False)
     progress: str | None = None  # reported by the task and not yet written
+    # An error of the task, and the delay until the next attempt after it; None if there must be none.
+    decision: tuple[BaseException, Duration | None] | None = None
     error: BaseException | None = None  # what the task raised, until it is logged
 
     def __post_init__(self) -> None:

@@ -1,0 +1,3 @@
+"""Registers the tasks of `tests.hooks` in a worker."""
+
+from tests.hooks import *  # noqa: F403
