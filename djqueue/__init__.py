@@ -52,6 +52,7 @@ from .queue import Queue, aqueues, astats, queues, stats
 from .schedules import schedule
 from .states import HIGH, LOW, NORMAL, CancelOutcome, Status
 from .tasks import Task, aenqueue, aenqueue_many, call, enqueue, enqueue_many, task
+from .topics import apublish, publish
 
 __version__ = "0.1.0"
 
@@ -98,6 +99,7 @@ __all__ = [
     "aenqueue_again",
     "aenqueue_many",
     "aget_job",
+    "apublish",
     "aqueues",
     "arequeue",
     "areschedule",
@@ -113,6 +115,7 @@ __all__ = [
     "get_job",
     "kv",
     "maintenance",
+    "publish",
     "queues",
     "requeue",
     "reschedule",

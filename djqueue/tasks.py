@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 
 from .core import registry
 from .core.async_twins import twin
-from .core.options import NO_CALL_OPTIONS, Call, CallOptions, TaskOptions, check_task_name, read_options
+from .core.options import (
+    NO_CALL_OPTIONS,
+    Call,
+    CallOptions,
+    GivenCallOptions,
+    GivenTaskOptions,
+    TaskOptions,
+    check_task_name,
+    read_options,
+)
 from .exceptions import InvalidOption
 from .jobs import JobHandle
 from .lifecycle import enqueue as enqueueing
@@ -46,7 +55,7 @@ class Task(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.func(*args, **kwargs)
 
-    def using(self, **options: Any) -> Task[P, R]:
+    def using(self, **options: Unpack[GivenCallOptions]) -> Task[P, R]:
         """Return this task with options for its next calls: queue, priority, delay or run_at, dedup_key, …"""
         return Task(self.func, self.name, self.options, self.call_options.merged(options))
 
@@ -82,8 +91,10 @@ class Task(Generic[P, R]):
 @overload
 def task(func: Callable[P, R], /) -> Task[P, R]: ...
 @overload
-def task(*, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-def task(func: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+def task(*, name: str | None = None, **options: Unpack[GivenTaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+def task(
+    func: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Unpack[GivenTaskOptions]
+) -> Any:
     """Register a function as a task, named `module.qualname` by default."""
     checked = read_options(TaskOptions, options)
 
@@ -100,7 +111,12 @@ def task(func: Callable[..., Any] | None = None, /, *, name: str | None = None, 
     return register if func is None else register(func)
 
 
-def enqueue(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> JobHandle:
+def enqueue(
+    name: str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    **options: Unpack[GivenCallOptions],
+) -> JobHandle:
     """Create a job by the name of its task. This process need not be able to import the task."""
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise InvalidOption(f"args must be a list or tuple, got {type(args).__name__}")

@@ -37,9 +37,9 @@ def refuse_event_loop() -> None:
 
 
 def _called_function() -> FrameType:
-    """Return the frame of the function of this package that other code has called."""
+    """Return the frame of the function of this package, or of django.tasks, that other code has called."""
     found = frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGES):
         found, frame = frame, frame.f_back
     return found
 
@@ -56,6 +56,7 @@ def _explain(frame: FrameType) -> str:
     return f"{frame.f_code.co_qualname}() uses the database and cannot be called in an async context. Use {remedy}."
 
 
-_PACKAGE = __name__.partition(".")[0] + "."
-_PUBLIC = ("djqueue", "djqueue.maintenance")  # where functions of other modules are imported
+# Code of django.tasks is called by the user, and calls the backend: the user writes task.enqueue().
+_PACKAGES = (__name__.partition(".")[0] + ".", "django.tasks.", "django_tasks.")
+_PUBLIC = ("djqueue", "djqueue.maintenance", "djqueue.testing")  # where functions of other modules are imported
 _TWINS = {"wait": "await_", "args": "aload", "kwargs": "aload"}

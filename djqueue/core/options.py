@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from django.conf import settings
@@ -28,6 +28,41 @@ _BAD_QUEUE = re.compile("[\x00-\x20\x7f=,\ud800-\udfff]")
 _BAD_NAME = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
+class GivenTaskOptions(TypedDict, total=False):
+    """The keyword arguments of `@djqueue.task(...)`, so that an editor knows them: the fields of TaskOptions."""
+
+    queue: str | None
+    priority: int | None
+    max_attempts: int | None
+    retry: RetryPolicy | None
+    timeout: Duration | None
+    lease: Duration | None
+    dedup_until: str | None
+    cron: str | None
+    on_dead: Callable[..., object] | None
+    sensitive: Sequence[str]
+    topics: Sequence[str]
+
+
+class GivenCallOptions(TypedDict, total=False):
+    """The keyword arguments of `.using(...)`, so that an editor knows them: the fields of CallOptions."""
+
+    queue: str | None
+    priority: int | None
+    delay: Duration | None
+    run_at: datetime | None
+    max_attempts: int | None
+    retry: RetryPolicy | None
+    timeout: Duration | None
+    lease: Duration | None
+    dedup_key: str | None
+    dedup_until: str | None
+    headers: Mapping[str, Any] | None
+    kv: Mapping[str, Any] | None
+    id: UUID | str | None
+    on_commit: bool | str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
     """The options of `@djqueue.task(...)`."""
@@ -42,6 +77,7 @@ class TaskOptions:
     cron: str | None = None
     on_dead: Callable[..., object] | None = None
     sensitive: Sequence[str] = ()
+    topics: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         _check_common(self)
@@ -51,6 +87,10 @@ class TaskOptions:
             raise InvalidOption(
                 f'sensitive must be a list of argument names such as ["password"], got {self.sensitive!r:.80}'
             )
+        if not isinstance(self.topics, list | tuple):
+            raise InvalidOption(f'topics must be a list such as ["order.created"], got {self.topics!r:.80}')
+        for topic in self.topics:
+            check_topic(topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +185,10 @@ def check_schedule_name(name: str) -> None:
     _check_name(name, "schedule name", MAX_NAME, _BAD_NAME)
 
 
+def check_topic(name: str) -> None:
+    _check_name(name, "topic", MAX_NAME, _BAD_NAME)
+
+
 def check_queue(name: str) -> None:
     _check_name(name, "queue", MAX_QUEUE, _BAD_QUEUE)
 
@@ -207,6 +251,6 @@ class Call:
     task: str | None = None
     options: CallOptions = NO_CALL_OPTIONS
 
-    def using(self, **options: Any) -> Call:
+    def using(self, **options: Unpack[GivenCallOptions]) -> Call:
         """Return this call with options of its own."""
         return replace(self, options=self.options.merged(options))

@@ -15,6 +15,7 @@ from djqueue.exceptions import DuplicateTask
 from . import retries
 from .durations import seconds
 from .options import TaskOptions
+from .records import JobRecord
 
 
 class RegisteredTask(Protocol):
@@ -28,14 +29,30 @@ class RegisteredTask(Protocol):
     def options(self) -> TaskOptions: ...
 
 
+# The header of jobs made through `django.tasks`. A worker imports their tasks by name; see contrib/django_tasks.
+DJANGO_TASKS = "django_tasks"
+IMPORT_ERRORS = (Exception, SystemExit)  # a script may call exit() when it is imported
+
+
+class Observer(Protocol):
+    """Is told when a job of a task is done, dead or cancelled."""
+
+    def is_watched(self) -> bool:
+        """Return whether `finished` calls code of the project, and so needs the job as it is stored."""
+
+    def finished(self, record: JobRecord, error: BaseException | None) -> None:
+        """Called with the job, and with what its task raised, if that is known."""
+
+
 _tasks: dict[str, RegisteredTask] = {}
+_observers: dict[str, Observer] = {}
 _adopted: dict[str, TaskOptions] = {}
 _discovered = False
 _discovering = False
 _lock = threading.RLock()
 
 
-def register(task: RegisteredTask) -> None:
+def register(task: RegisteredTask, observer: Observer | None = None) -> None:
     """Add a task. Raise DuplicateTask if another function is registered under its name."""
     known = _tasks.get(task.name)
     if known is not None and not _same_function(known.func, task.func):
@@ -44,6 +61,29 @@ def register(task: RegisteredTask) -> None:
             f"Set another name for {_where(task.func)} with @djqueue.task(name=...)."
         )
     _tasks[task.name] = task
+    if observer is not None:
+        _observers[task.name] = observer
+
+
+def registered(name: str) -> RegisteredTask | None:
+    """Return the task with this name, or None; import nothing."""
+    return _tasks.get(name)
+
+
+def observer(name: str) -> Observer | None:
+    """Return what is told when a job of this task is done, dead or cancelled."""
+    return _observers.get(name)
+
+
+def find_or_import(name: str, headers: Mapping[str, Any]) -> RegisteredTask | None:
+    """Return the task of a job; import it if it is not found and the job was made through `django.tasks`.
+
+    Raise what the import raises, and InvalidTask if there is something else than a Task.
+    """
+    task = find(name)
+    if task is None and DJANGO_TASKS in headers:
+        task = import_module("djqueue.contrib.django_tasks.running").import_task(name)
+    return task
 
 
 def find(name: str) -> RegisteredTask | None:
@@ -92,6 +132,15 @@ def all_tasks() -> Iterator[RegisteredTask]:
     """Return the tasks of all installed apps."""
     discover()
     return iter(list(_tasks.values()))
+
+
+def topics() -> dict[str, list[RegisteredTask]]:
+    """Return the topics of all installed apps, and the tasks that subscribe to each, sorted by name."""
+    found: dict[str, list[RegisteredTask]] = {}
+    for task in sorted(all_tasks(), key=lambda task: task.name):
+        for topic in dict.fromkeys(task.options.topics):
+            found.setdefault(topic, []).append(task)
+    return dict(sorted(found.items()))
 
 
 def known() -> dict[str, TaskOptions]:

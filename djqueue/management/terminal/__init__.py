@@ -1,0 +1,1 @@
+"""The subcommands of `manage.py djqueue`: one module each, with `add_arguments`, `run` and a docstring for its help."""

@@ -1,0 +1,1 @@
+"""An app of a user who checks types; tests/test_types.py runs the type checkers on it."""
