@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
+
 from .conf import whole
 from .core.async_twins import twin
 from .core.durations import Duration
@@ -84,6 +86,10 @@ class Queue:
     aclear_dead = twin(clear_dead)
     apause = twin(pause)
     aresume = twin(resume)
+
+    async def apaused(self) -> bool:
+        """Async variant of `paused`."""
+        return await sync_to_async(pausing.is_paused)(self.name)
 
 
 def stats(queue: str) -> QueueStats:

@@ -13,7 +13,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, transaction
 
 import djqueue
-from djqueue import call, current, kv, maintenance, schedules
+from djqueue import call, current, kv, maintenance, schedules, testing
 from djqueue import jobs as handle
 from djqueue.models import Job
 from djqueue.waiting.wait import wait_for
@@ -43,6 +43,7 @@ BLOCKING = {
     kv: ["get", "set", "delete", "compare_and_set"],
     maintenance: ["reap", "promote", "sweep_done", "sweep_dead", "sweep_kv", "roll_up", "fire_schedules"],
     schedules: ["create", "update", "delete", "enable", "disable", "run_now", "synchronise", "seconds_until_next"],
+    testing: ["run_pending", "advance", "assert_enqueued", "assert_not_enqueued"],
 }
 
 
@@ -69,6 +70,7 @@ SPELLED = {
     "await handle.await_(...)": lambda handle: handle.wait(0),
     "await queue.aclaim(...)": lambda handle: djqueue.Queue("default").claim(),
     "await queue.apause(...)": lambda handle: djqueue.Queue("default").pause(),
+    "await queue.apaused(...)": lambda handle: djqueue.Queue("default").paused,
     "await djqueue.kv.aset(...)": lambda handle: kv.set("a", 1),
     "await djqueue.schedules.aenable(...)": lambda handle: schedules.enable("s"),
     "await djqueue.maintenance.areap(...)": lambda handle: maintenance.reap(),

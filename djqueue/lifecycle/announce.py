@@ -19,7 +19,7 @@ from djqueue.core.payload import decode, decode_typed
 from djqueue.core.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
 from djqueue.fields import read_typed, words
 from djqueue.sql import statements
-from djqueue.states import Outcome, Status
+from djqueue.states import ENDED, Outcome, Status
 
 from . import outcome_log
 from .failure import describe
@@ -58,6 +58,9 @@ Relayed = RelayedSignal | RelayedOutcome
 Relay = Callable[[Relayed], None]
 _relay: Relay | None = None
 
+# Called in the enqueuer's thread with the jobs that it has created, before they commit; the test kit adds some.
+enqueue_observers: list[Callable[[list[JobRecord]], None]] = []
+
 
 def relay_to(relay: Relay | None) -> None:
     """Pass signals to another process: this one has not imported the project, and so has no receivers."""
@@ -70,17 +73,23 @@ def send_relayed(relayed: Relayed) -> None:
     match relayed:
         case RelayedSignal(name, record):
             _send_all(getattr(signals, name), [record])
+            if name == _NAMES[signals.job_cancelled]:
+                _tell_observers([record])
         case RelayedOutcome(record, settlement, answer):
+            _import_task(record.id, record.task, answer.outcome)
             if has_receivers(record.task, answer.outcome):
                 _ended(_reread(record.id, answer) or _known(record, settlement, answer), settlement, answer)
 
 
 def enqueued(jobs: Sequence[NewJob], inserted: Sequence[Inserted]) -> None:
     """Announce the jobs that were created; a duplicate is not announced."""
-    if not jobs or not is_listened_to(signals.job_queued):
+    if not jobs or not is_enqueue_announced():
         return
     created = [(job, row) for job, row in zip(jobs, inserted, strict=True) if row.created]
-    _after_commit(lambda: _send_all(signals.job_queued, (_new_record(job, row) for job, row in created)))
+    for observe in list(enqueue_observers):
+        observe([_new_record(job, row) for job, row in created])
+    if is_listened_to(signals.job_queued):
+        _after_commit(lambda: _send_all(signals.job_queued, (_new_record(job, row) for job, row in created)))
 
 
 def requeued(records: Sequence[JobRecord]) -> None:
@@ -91,29 +100,39 @@ def requeued(records: Sequence[JobRecord]) -> None:
 def started(jobs: Sequence[ClaimedJob]) -> None:
     """Announce the start of an attempt."""
     if signals.job_started.receivers:
-        _after_commit(lambda: _send_all(signals.job_started, map(_claimed_record, jobs)))
+        _after_commit(lambda: _send_all(signals.job_started, map(claimed_record, jobs)))
 
 
-def settled(job: ClaimedJob, item: Settlement, answer: Settled) -> None:
-    """Announce the outcome of an attempt."""
+def settled(job: ClaimedJob, item: Settlement, answer: Settled, error: BaseException | None = None) -> None:
+    """Announce the outcome of an attempt; `error` is what the task raised, if it is known."""
     if has_receivers(job.task, answer.outcome):
-        _after_commit(lambda: _ended(_settled_record(job, item, answer), item, answer))
+        _after_commit(lambda: _ended(settled_record(job, item, answer), item, answer, error))
 
 
 def reaped(row: Any, item: Settlement, answer: Settled) -> None:
     """Announce the outcome of an attempt whose worker is gone."""
     if _relay is not None and answer.outcome in _SIGNALS:
         _relay(RelayedOutcome(record_of(row), item, answer))
-    elif has_receivers(row.task, answer.outcome):
+        return
+    _import_task(row.id, row.task, answer.outcome)
+    if has_receivers(row.task, answer.outcome):
         _after_commit(lambda: _ended(_reread(row.id, answer) or _known(record_of(row), item, answer), item, answer))
 
 
 def cancelled(records: Sequence[JobRecord]) -> None:
     if is_listened_to(signals.job_cancelled):
         _after_commit(lambda: _send_all(signals.job_cancelled, records))
+    if _relay is None and (observed := [record for record in records if _observer(record) is not None]):
+        _after_commit(lambda: _tell_observers(observed))
 
 
-def _ended(record: JobRecord, item: Settlement, answer: Settled) -> None:
+def _ended(record: JobRecord, item: Settlement, answer: Settled, error: BaseException | None = None) -> None:
+    _send_outcome(record, item, answer)
+    if answer.outcome in ENDED:
+        _tell_observer(record, error)
+
+
+def _send_outcome(record: JobRecord, item: Settlement, answer: Settled) -> None:
     attempt = answer.attempts
     if answer.outcome == Outcome.DONE:
         _send(signals.job_completed, record, attempt, result=record.result)
@@ -135,10 +154,26 @@ def is_listened_to(signal: Signal) -> bool:
     return bool(signal.receivers) or _relay is not None
 
 
+def is_enqueue_announced() -> bool:
+    """Return whether anything wants to know of enqueued jobs."""
+    return bool(enqueue_observers) or is_listened_to(signals.job_queued)
+
+
 def has_receivers(task: str, outcome: Outcome) -> bool:
-    """Return whether the signals of this outcome have receivers, or the task has an `on_dead`."""
-    listened = any(signal.receivers for signal in _SIGNALS.get(outcome, ()))
-    return listened or (outcome == Outcome.DEAD and registry.options(task).on_dead is not None)
+    """Return whether the signals of this outcome have receivers, or the task has a callback for it."""
+    if outcome in ENDED and registry.observer(task) is not None:
+        return True
+    return calls_the_project(task, outcome)
+
+
+def calls_the_project(task: str, outcome: Outcome) -> bool:
+    """Return whether announcing the outcome calls code of the project; otherwise, at most a line is logged."""
+    if any(signal.receivers for signal in _SIGNALS.get(outcome, ())):
+        return True
+    observer = registry.observer(task) if outcome in ENDED else None
+    if observer is not None and observer.is_watched():
+        return True
+    return outcome == Outcome.DEAD and registry.options(task).on_dead is not None
 
 
 _NAMES: dict[Signal, str] = {value: name for name, value in vars(signals).items() if isinstance(value, Signal)}
@@ -162,6 +197,36 @@ def _send(signal: Signal, record: JobRecord, attempt: int, **extra: Any) -> None
     signal.send_robust(
         sender=registry.find(record.task), job=record, name=record.task, id=record.id, attempt=attempt, **extra
     )
+
+
+def _observer(record: JobRecord) -> registry.Observer | None:
+    """Return what is told that a job has ended; a job made through `django.tasks` may need its task imported."""
+    if registry.DJANGO_TASKS in record.headers:
+        try:
+            registry.find_or_import(record.task, record.headers)
+        except registry.IMPORT_ERRORS as error:
+            logger.warning("task cannot be imported job=%s task=%s exception=%r", record.id, record.task, error)
+    return registry.observer(record.task)
+
+
+def _import_task(job_id: UUID, task: str, outcome: Outcome) -> None:
+    """Import the task of a job that ended while another process held it, if that is needed to announce the end."""
+    if outcome in ENDED and registry.find(task) is None and (record := statements().get(job_id)) is not None:
+        _observer(record)
+
+
+def _tell_observers(records: Iterable[JobRecord]) -> None:
+    for record in records:
+        if _observer(record) is not None:
+            _tell_observer(record)
+
+
+def _tell_observer(record: JobRecord, error: BaseException | None = None) -> None:
+    if (observer := registry.observer(record.task)) is not None:
+        try:
+            observer.finished(record, outcome_log.loggable(record.task, error))
+        except Exception:
+            logger.exception("announcing the end of a job failed job=%s task=%s", record.id, record.task)
 
 
 def _call_on_dead(record: JobRecord, attempts: int) -> None:
@@ -218,7 +283,8 @@ def _new_record(job: NewJob, row: Inserted) -> JobRecord:
     )
 
 
-def _claimed_record(job: ClaimedJob) -> JobRecord:
+def claimed_record(job: ClaimedJob) -> JobRecord:
+    """Return the record of a job that is being run, without a query."""
     return record_of(
         job,
         args=read_typed(job.row.args),
@@ -235,8 +301,10 @@ def _claimed_record(job: ClaimedJob) -> JobRecord:
     )
 
 
-def _settled_record(job: ClaimedJob, item: Settlement, answer: Settled) -> JobRecord:
-    return _reread(job.id, answer) or _known(_claimed_record(job), item, answer)
+def settled_record(job: ClaimedJob, item: Settlement, answer: Settled) -> JobRecord:
+    """Return the job after an attempt, also if its row is not kept."""
+    stored = _reread(job.id, answer) if calls_the_project(job.task, answer.outcome) else None
+    return stored or _known(claimed_record(job), item, answer)
 
 
 def _reread(job_id: UUID, answer: Settled) -> JobRecord | None:

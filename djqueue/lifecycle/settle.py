@@ -45,12 +45,12 @@ def nack(job: ClaimedJob, error: BaseException | str, *, delay: Duration | None 
         retries.spread_delay(policy, job.attempt, config().backoff_jitter) if delay is None else seconds(delay, "delay")
     )
     final = outcome.is_final(policy, job.attempt, job.max_attempts)
-    return _failed(job, Verdict.NACK, describe(error, _secrets(job)), delay=wait, final=final)
+    return _failed(job, Verdict.NACK, describe(error, secrets_of(job)), delay=wait, final=final)
 
 
 def dead_letter(job: ClaimedJob, reason: BaseException | str, *, unknown: bool = False) -> Settlement:
     """Return the settlement of a job that can never succeed; `unknown` if its task is not registered."""
-    return _failed(job, Verdict.DEAD_LETTER, describe(reason, _secrets(job)), unknown=unknown)
+    return _failed(job, Verdict.DEAD_LETTER, describe(reason, secrets_of(job)), unknown=unknown)
 
 
 def cancel(job: ClaimedJob) -> Settlement:
@@ -79,21 +79,21 @@ def retry_policy(stored: str | None, task: str, queue: str) -> RetryPolicy:
     return resolve("retry", queue, registry.options(task), call) or config().backoff_for(queue)
 
 
-def settle_one(job: ClaimedJob, settlement: Settlement) -> Settled:
-    """Settle a job and announce it. Raise LeaseLost if its token is no longer valid."""
+def settle_one(job: ClaimedJob, settlement: Settlement, error: BaseException | None = None) -> Settled:
+    """Settle a job and announce it, with what the task raised. Raise LeaseLost if its token is no longer valid."""
     database = statements()
     while True:
         try:
             [settled] = database.settle([outcome.decide(settlement)])
             break
-        except Exception as error:
-            if database.in_caller_transaction() or not _is_refused(database, [settlement], error):
+        except Exception as refusal:
+            if database.in_caller_transaction() or not _is_refused(database, [settlement], refusal):
                 raise
             if not _shorten_result(settlement):
                 raise
     if settled.outcome == Outcome.LOST:
         raise LeaseLost(f"The lease on job {settlement.id} is lost; {settlement.verdict} changed nothing.")
-    announce.settled(job, settlement, settled)
+    announce.settled(job, settlement, settled, error)
     return settled
 
 
@@ -153,7 +153,7 @@ def _marker(job: ClaimedJob, result: Any, problem: BaseException) -> str:
         logger.warning(
             "result cannot be stored, a marker is stored instead job=%s task=%s type=%s", job.id, job.task, kind
         )
-    secrets = _secrets(job)
+    secrets = secrets_of(job)
     marker = UnstorableResult(kind, describe_value(result, secrets), describe(problem, secrets).message)
     return payload.encode_typed(marker, "result")
 
@@ -173,7 +173,7 @@ def _characters(item: Settlement) -> int:
     return len(item.result or "") + len(item.error) + len(item.entry)
 
 
-def _secrets(job: ClaimedJob) -> list[str]:
+def secrets_of(job: ClaimedJob) -> list[str]:
     """Return the texts that must be masked in an error of this job."""
     if not registry.options(job.task).sensitive:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from djqueue.conf import config
@@ -16,6 +17,8 @@ from djqueue.sql import statements
 from . import settle
 
 if TYPE_CHECKING:
+    from djqueue.core.registry import RegisteredTask
+
     from .claim import ClaimedJob
 
 NO_TASK = "no task registered"
@@ -33,14 +36,48 @@ CAUSES = (
 _warned: dict[str, float] = {}  # task → when, monotonic
 
 
+def is_django_task(job: ClaimedJob) -> bool:
+    """Return whether a job was made through `django.tasks`: its task can be imported by its name."""
+    if registry.DJANGO_TASKS not in job.row.headers:
+        return False
+    try:
+        return registry.DJANGO_TASKS in job.headers
+    except ValueError:  # written by hand, and not JSON
+        return False
+
+
+def imported(job: ClaimedJob) -> RegisteredTask | None:
+    """Return the task of a job that was made through `django.tasks`; None if it is another job, or not importable."""
+    with suppress(*registry.IMPORT_ERRORS):
+        return registry.find_or_import(job.task, job.headers) if is_django_task(job) else None
+    return None
+
+
 def settlement(job: ClaimedJob) -> Settlement:
-    """Return the settlement of a claimed job whose task is unknown, and warn about the task."""
+    """Return the settlement of a claimed job whose task is unknown, and warn about the task.
+
+    A job made through `django.tasks` is dead at once if its path leads to something that is not a task, or if it has a
+    single attempt: then this was it, as with other backends.
+    """
     _warn(job)
+    error = _import_error(job)
+    if error is not None and (job.max_attempts == 1 or not isinstance(error, ImportError)):
+        return settle.dead_letter(job, error)
     since = job.row.unknown_since
     age = 0.0 if since is None else (job.claimed_at - since).total_seconds()
     if age >= config().unknown_task_grace:
-        return settle.dead_letter(job, f"{NO_TASK}: {job.task}", unknown=True)
+        return settle.dead_letter(job, error or f"{NO_TASK}: {job.task}", unknown=True)
     return settle.snooze(job, min(max(age, FIRST), LAST), unknown=True)
+
+
+def _import_error(job: ClaimedJob) -> BaseException | None:
+    """Return why the task of a job made through `django.tasks` cannot be imported; None for other jobs."""
+    try:
+        if is_django_task(job):
+            registry.find_or_import(job.task, job.headers)
+    except registry.IMPORT_ERRORS as error:
+        return error
+    return None
 
 
 def put_back(queue: str, tasks: Collection[str]) -> int:

@@ -23,6 +23,7 @@ KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+POOL_SIZE = 4  # of a pool without min_size and max_size
 SQLITE_TIMEOUT = 30.0
 WAL = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"
 # Jobs are often shorter than the time to connect, so connections are kept, in seconds.
@@ -67,6 +68,20 @@ def _prepare_queue(connection: BaseDatabaseWrapper) -> None:
         options["timeout"] = max(SQLITE_TIMEOUT, options.get("timeout", 0))
         if "journal_mode" not in options.get("init_command", "").lower():
             options["init_command"] = "; ".join(filter(None, [options.get("init_command"), WAL]))
+
+
+def pool_problem(connection: BaseDatabaseWrapper, connections_needed: int) -> str | None:
+    """Return why the connection pool of the project is too small for a worker, or None."""
+    options = connection.settings_dict.get("OPTIONS")
+    pool = options.get("pool") if isinstance(options, dict) else None
+    sizes = pool if isinstance(pool, dict) else {}
+    size = sizes.get("max_size") or sizes.get("min_size") or POOL_SIZE
+    if not pool or not isinstance(size, int) or size >= connections_needed:
+        return None
+    return (
+        f"The connection pool of the database {connection.alias!r} allows {size} connections, but a worker opens at "
+        f"least {connections_needed}: one per thread. Workers do not use the pool."
+    )
 
 
 def wake_up() -> str:

@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -29,7 +30,7 @@ from djqueue.core.log import logger
 from djqueue.schedules.definition import Definition
 from djqueue.schedules.in_code import valid_declarations
 
-from .os_process import die_with_parent, title
+from .os_process import at_exit, die_with_parent, title
 
 # How long the last lines of output may take to be written when a process exits.
 FLUSH_WITHIN = 2.0
@@ -133,6 +134,9 @@ def _exit_after(act: Callable[[], int]) -> None:
 def _flush() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
+    for act in at_exit:
+        with suppress(Exception):
+            act()
     logging.shutdown()
 
 

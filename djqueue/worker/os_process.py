@@ -8,10 +8,14 @@ import resource
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
+
+# Called when a worker process exits; it does not run the functions of the module atexit, which belong to its parent.
+at_exit: list[Callable[[], object]] = []
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:

@@ -18,6 +18,7 @@ from djqueue.core.identity import identity
 from djqueue.core.log import logger
 from djqueue.lifecycle import unknown_tasks
 from djqueue.lifecycle.claim import ClaimedJob, claim
+from djqueue.states import Verdict
 from djqueue.waiting.listener import listener
 from djqueue.waiting.wakeup_sources import Listen
 from djqueue.worker.lost_claims import LostClaims
@@ -101,7 +102,7 @@ class Claimer:
 
     def hold(self, job: ClaimedJob, *, marked: bool) -> Holding:
         """Hold a claimed job."""
-        task = registry.find(job.task)
+        task = registry.find(job.task) or unknown_tasks.imported(job)
         coroutine = task is not None and inspect.iscoroutinefunction(task.func)
         return self.in_hand.take(job, coroutine=coroutine, unknown=task is None, marked=marked)
 
@@ -214,11 +215,14 @@ class Claimer:
 
     def _put_back(self, unknown: list[Holding]) -> None:
         """Put back jobs whose tasks are not registered; if there are many, also those behind them in the queue."""
+        waiting = []
         for holding in unknown:
-            self.completer.report(holding, unknown_tasks.settlement(holding.job))
-        if len(unknown) > FEW:
-            for queue in {holding.job.queue for holding in unknown}:
-                tasks = {holding.job.task for holding in unknown if holding.job.queue == queue}
+            settlement = unknown_tasks.settlement(holding.job)
+            waiting += [holding.job] if settlement.verdict is Verdict.SNOOZE else []
+            self.completer.report(holding, settlement)
+        if len(waiting) > FEW:
+            for queue in {job.queue for job in waiting}:
+                tasks = {job.task for job in waiting if job.queue == queue}
                 with self.outages.watching("putting back jobs of unknown tasks"):
                     put = unknown_tasks.put_back(queue, tasks)
                 if put:

@@ -135,10 +135,14 @@ class Completer:
         try:
             if self.in_hand.drop(holding):  # else it was given back while it ran, and has ended after all
                 job = holding.job
-                outcome_log.write(job, job.attempt, settlement, answer, holding.seconds, holding.error)
-                holding.error = None  # its traceback refers to this holding
+                error, holding.error = holding.error, None  # its traceback refers to this holding
+                outcome_log.write(job, job.attempt, settlement, answer, holding.seconds, error)
                 if announce.has_receivers(holding.job.task, answer.outcome):
-                    self.call(partial(announce.settled, holding.job, settlement, answer))
+                    announcement = partial(announce.settled, job, settlement, answer, error)
+                    if announce.calls_the_project(job.task, answer.outcome):
+                        self.call(announcement)
+                    else:
+                        announcement()
                 self.settled()
         except Exception:
             logger.exception("failed after settling job=%s", holding.job.id)
