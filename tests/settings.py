@@ -6,8 +6,10 @@ import atexit
 import os
 import shutil
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
+import django
 import environ
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
@@ -27,6 +29,15 @@ INSTALLED_APPS = [
     "djqueue",
     "tests.app",
 ]
+if django.VERSION < (6, 0) and find_spec("django_tasks"):
+    INSTALLED_APPS.append("django_tasks")
+DJQUEUE_BACKEND = "djqueue.contrib.django_tasks.DjqueueBackend"
+TASKS = {
+    "default": {"BACKEND": DJQUEUE_BACKEND, "QUEUES": ["default", "queue-1"]},
+    "once": {"BACKEND": DJQUEUE_BACKEND, "QUEUES": [], "OPTIONS": {"max_attempts": 1}},
+    "immediate": {"BACKEND": "djqueue.contrib.django_tasks.testing.ImmediateBackend", "QUEUES": []},
+    "dummy": {"BACKEND": "djqueue.contrib.django_tasks.testing.DummyBackend", "QUEUES": []},
+}
 MIDDLEWARE = [
     "tests.app.middleware.strict_csp",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -1,0 +1,1 @@
+"""Optional parts: nothing here is imported unless a project uses it."""
