@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from djqueue.checks.tasks import queues_of_tasks_setting
 from djqueue.conf import config
 from djqueue.core import registry
 from djqueue.core.identity import identity
@@ -54,7 +55,7 @@ def queue_notes(options: Options) -> Iterator[str]:
     """
     database = statements()
     live = counts.live_names(database)
-    known = {DEFAULT_QUEUE, *config().queues, *live}
+    known = {DEFAULT_QUEUE, *config().queues, *queues_of_tasks_setting(), *live}
     known.update(task.queue for task in registry.known().values() if task.queue)
     for table in ("djqueue_donejob", "djqueue_deadjob", "djqueue_throughput"):
         known.update(database.queues_in(table))

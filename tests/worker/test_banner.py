@@ -41,6 +41,15 @@ def test_a_queue_that_nothing_knows_is_reported_with_the_nearest_name(database, 
     assert notes(exclude=("emails",)) == [f"--exclude emails: {unknown} Did you mean 'email'?"]
 
 
+def test_a_queue_of_the_tasks_setting_is_known(database, settings):
+    settings.TASKS = {
+        "default": {"BACKEND": "djqueue.contrib.django_tasks.DjqueueBackend", "QUEUES": ["reports"]},
+        "other": {"BACKEND": "django.core.cache.backends.dummy.DummyCache", "QUEUES": ["exports"]},
+    }
+    assert notes("reports") == []
+    assert notes("exports") != []
+
+
 def write_schedule() -> None:
     djqueue.schedules.create("s", task=tasks.double, args=[1], every=60, queue="here")
 

@@ -101,6 +101,8 @@ class Command(BaseCommand):
         if given["reload"] and not reload.is_watched():
             reload.Watcher().run()
         self.check(tags=[SETTINGS])
+        if problem := databases.pool_problem(connections[config().database], options.threads):
+            self.stderr.write(problem)
         reload.obey_watcher()
         try:
             with logging_to_stdout(given["verbosity"]):
