@@ -13,10 +13,13 @@ READY = $(VENV)/.ready-$(if $(DJQUEUE_TEST_MYSQL_URL),mysql,dev)
 READY_DEMO = $(VENV)/.ready-demo
 READY_BROWSER = $(VENV)/.ready-browser
 
-.PHONY: test test-processes test-browser demo lint benchmark clean
+.PHONY: test matrix test-processes test-browser demo lint benchmark clean
 
 test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB if DJQUEUE_TEST_MYSQL_URL is set
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+matrix: $(READY)  ## the suite on every supported Django whose Python is installed (see noxfile.py)
+	$(BIN)/nox --session tests -- $(PYTEST_ARGS)
 
 test-processes: $(READY)  ## the long tests, which start, kill and stop real workers
 	$(BIN)/python -m pytest -m processes $(PROCESS_TESTS) $(PYTEST_ARGS)
