@@ -190,6 +190,8 @@ class Schedule(models.Model):
     from_code = models.BooleanField(_("from code"), default=False, db_default=False)
     removed_from_code = models.BooleanField(_("removed from code"), default=False, db_default=False)
     problem = models.TextField(_("problem"), default="", db_default="", blank=True)  # why it was disabled automatically
+    disabled_at = models.DateTimeField(_("disabled at"), null=True, blank=True)
+    disabled_by = models.CharField(_("disabled by"), max_length=NAME, default="", db_default="", blank=True)
     next_at = models.DateTimeField(_("next run at"), null=True, blank=True)
     last_at = models.DateTimeField(_("last run at"), null=True, blank=True)
     last_job_id = models.UUIDField(_("last job"), null=True, blank=True)
@@ -220,7 +222,13 @@ class Worker(models.Model):
     finished = models.BigIntegerField(_("finished"), default=0, db_default=0)
     memory = models.BigIntegerField(_("memory"), default=0, db_default=0)  # resident bytes
     version = models.CharField(_("version"), max_length=32, default="", db_default="")
+    quiet = models.BooleanField(_("quiet"), default=False, db_default=False)  # claims no jobs, and does not exit
     draining = models.BooleanField(_("draining"), default=False, db_default=False)
+    loops = JSONTextField(_("loops"), default=dict)  # seconds since the last good turn of each loop, at the heartbeat
+    samples = JSONTextField(_("memory"), default=list)  # [seconds since the start, bytes], a bounded number
+    # What an operator wants it to do (see djqueue.states.WorkerRequest), and since when; its supervisor obeys.
+    request = models.CharField(_("request"), max_length=8, default="", db_default="")
+    requested_at = models.DateTimeField(_("requested at"), null=True)
     started_at = models.DateTimeField(_("started at"))
     heartbeat_at = models.DateTimeField(_("heartbeat at"), db_index=True)
     stopped_at = models.DateTimeField(_("stopped at"), null=True)
@@ -228,6 +236,7 @@ class Worker(models.Model):
     class Meta:
         verbose_name = _("worker")
         verbose_name_plural = _("workers")
+        permissions = [("control_worker", "Can quiet and drain workers")]
 
     def __str__(self) -> str:
         return str(self.identity)

@@ -68,6 +68,14 @@ class CancelOutcome(StrEnum):
         return self is not CancelOutcome.NOT_FOUND
 
 
+class WorkerRequest(StrEnum):
+    """What an operator asks a worker to do. Its supervisor obeys within seconds."""
+
+    QUIET = "quiet"  # claim no more jobs, and stay
+    RESUME = "resume"  # claim jobs again
+    DRAIN = "drain"  # claim no more jobs, finish the running ones, and exit
+
+
 class DedupUntil(StrEnum):
     """How long a job holds its dedup key."""
 

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from itertools import accumulate
 
 from django.db.models import Min, Sum
 from django.http import HttpRequest, HttpResponse
@@ -26,8 +25,8 @@ except ImportError as error:
 
 from djqueue.access import closed
 from djqueue.models import Schedule, Throughput
+from djqueue.operations.rates import Histogram
 from djqueue.sql import Statements, counts, statements, workers
-from djqueue.sql.throughput import BUCKETS
 from djqueue.states import Outcome
 
 # The decimals of a sum of seconds. A database may add up floats in another order at the next scrape, and a sum that is
@@ -72,7 +71,7 @@ def _jobs(database: Statements, now: datetime) -> Iterator[Metric]:
         "How long the oldest pending job has been waiting; 0 if none is pending.",
         labels=["queue"],
     )
-    since = counts.oldest_pending(database)
+    since = database.oldest_pending()
     for queue, stats in sorted(counts.overview(database).items()):
         for state, count in asdict(stats).items():
             jobs.add_metric([queue, state], count)
@@ -104,27 +103,10 @@ def _finished(database: Statements) -> Iterator[Metric]:
     yield _family("djqueue_run_seconds", "Seconds from the claim of an attempt until its end.", runs)
 
 
-class Histogram:
-    """The histogram of one queue."""
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS) + 1)
-        self.seconds = 0.0
-
-    def add(self, bucket: int, count: int, seconds: float) -> None:
-        self.counts[bucket] += count
-        self.seconds += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return how many attempts took at most as long as each upper bound."""
-        bounds = [*(str(float(bound)) for bound in BUCKETS), "+Inf"]
-        return [*zip(bounds, map(float, accumulate(self.counts)), strict=True)]
-
-
 def _family(name: str, documentation: str, histograms: Mapping[str, Histogram]) -> Metric:
     family = HistogramMetricFamily(name, documentation, labels=["queue"])
     for queue, histogram in sorted(histograms.items()):
-        family.add_metric([queue], histogram.buckets(), round(histogram.seconds, DECIMALS))
+        family.add_metric([queue], histogram.cumulative(), round(histogram.seconds, DECIMALS))
     return family
 
 

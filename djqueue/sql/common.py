@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -91,6 +92,11 @@ class Common(Statements):
             )
             SELECT value FROM hop WHERE value IS NOT NULL
         """
+
+    def oldest_pending(self) -> dict[str, datetime]:
+        due = "CASE WHEN run_at > enqueued_at THEN run_at ELSE enqueued_at END"
+        rows = self.fetch(f"SELECT queue, MIN({due}) FROM djqueue_job WHERE {PENDING} GROUP BY queue")
+        return {queue: self.instant(since) for queue, since in rows}
 
     # Rows
 

@@ -117,6 +117,13 @@ class Statements(Connection):
     def distinct(self, column: str, table: str, condition: str = "true") -> list[str]:
         """Return the distinct values of a column, hopping along an index that leads with it."""
 
+    @abstractmethod
+    def oldest_pending(self) -> dict[str, datetime]:
+        """Return since when the oldest pending job of each queue has been due.
+
+        A job that is retried or delayed has been due since its run_at.
+        """
+
     # Notify
 
     def wake(self, queue: str) -> None:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from django.db.models import Min
-from django.db.models.functions import Greatest
-
 from djqueue.core.records import QueueStats
-from djqueue.states import Status
 
 if TYPE_CHECKING:
     from .contract import Statements
@@ -62,13 +57,3 @@ def overview(database: Statements) -> dict[str, QueueStats]:
         counts.setdefault(queue, {})[status] = int(count)
     columns = [field.name for field in fields(QueueStats)]
     return {queue: QueueStats(**{name: found.get(name, 0) for name in columns}) for queue, found in counts.items()}
-
-
-def oldest_pending(database: Statements) -> dict[str, datetime]:
-    """Return since when the oldest pending job of each queue could have been claimed."""
-    from djqueue.models import Job
-
-    pending = Job.objects.using(database.alias).filter(status=Status.PENDING.value)
-    # Not enqueued_at alone: a job that is retried or delayed waits since its run_at.
-    due = pending.values("queue").annotate(since=Min(Greatest("run_at", "enqueued_at")))
-    return {row["queue"]: row["since"] for row in due}

@@ -12,7 +12,7 @@ from djqueue.models import Worker
 
 from .contract import Statements
 
-HEARTBEAT_INTERVAL = 5.0  # seconds
+HEARTBEAT_INTERVAL = 4.0  # seconds
 # A worker whose last heartbeat is older is lost: three heartbeats are missing.
 LOST_AFTER = 3 * HEARTBEAT_INTERVAL
 
@@ -25,7 +25,7 @@ def clock(database: Statements, offset: float = 0.0) -> RawSQL:
 
 def claiming(database: Statements) -> QuerySet[Worker]:
     """Return the workers that are alive and claim jobs."""
-    live = Worker.objects.using(database.alias).filter(stopped_at=None, draining=False)
+    live = Worker.objects.using(database.alias).filter(stopped_at=None, draining=False, quiet=False)
     return live.filter(heartbeat_at__gte=clock(database, -LOST_AFTER))
 
 

@@ -99,3 +99,24 @@ def queues_sql(condition: str) -> str:
     )
     SELECT value FROM hop WHERE value IS NOT NULL
     """
+
+
+# Reads the first entries of each queue and priority along djqueue_job_claim, not all pending rows: since jobs of one
+# priority are claimed in that order, one of them has waited longest, unless all of them were delayed. The first LIMIT
+# bounds the hops if every job has a priority of its own.
+OLDEST_PENDING = """
+    WITH RECURSIVE hop AS (
+        (SELECT queue, priority FROM djqueue_job WHERE status = 'pending' ORDER BY queue, priority LIMIT 1)
+        UNION ALL
+        SELECT next.queue, next.priority FROM hop, LATERAL (
+            SELECT queue, priority FROM djqueue_job
+            WHERE status = 'pending' AND (queue, priority) > (hop.queue, hop.priority)
+            ORDER BY queue, priority LIMIT 1
+        ) next
+    )
+    SELECT h.queue, MIN(first.since) FROM (SELECT * FROM hop LIMIT 2000) h, LATERAL (
+        SELECT GREATEST(run_at, enqueued_at) AS since FROM djqueue_job j
+        WHERE status = 'pending' AND j.queue = h.queue AND j.priority = h.priority
+        ORDER BY enqueued_at, id LIMIT 50
+    ) first GROUP BY h.queue
+"""

@@ -57,6 +57,9 @@ class PostgreSQL(Common):
     def is_conflict(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED)
 
+    def oldest_pending(self) -> dict[str, datetime]:
+        return dict(self.fetch(claim.OLDEST_PENDING))
+
     def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
         if len(jobs) >= COPY_FROM and not any(job.own_id or job.dedup_key for job in jobs):
             return self._copy(jobs)
