@@ -21,7 +21,7 @@ from django.conf import settings
 import djqueue
 from djqueue import schedules
 from djqueue.models import DoneJob, Job
-from tests.tools import database_now, rows
+from tests.tools import database_now, eventually, rows
 
 pytestmark = pytest.mark.processes
 
@@ -124,6 +124,8 @@ def test_killed_schedulers_fire_every_slot_once(database):
                 settle_all()
                 time.sleep(random.uniform(0, 0.1))
         ended = database_now()
+        # On a loaded machine, all of them may still be starting: what they have missed must be fired then.
+        eventually(lambda: settle_all() or fired(database)[-1][0] >= ended - SECOND, 60)
     settle_all()
     assert_each_slot_fired_once(database, began, ended)
 
