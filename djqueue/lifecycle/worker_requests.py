@@ -1,10 +1,10 @@
 """Ask a worker to be quiet, to resume or to drain, by its rows in the list of workers.
 
-Invariant: a worker obeys the latest request that was written to the rows of its own processes since they exist, once,
-and with all of its processes. A row belongs to one worker for ever (identities are never reused), so a request cannot
-reach another worker, nor the same command when it is started again. The time of a request is the database's, written by
-the statement that writes the request; the worker compares it with the time of the request that it obeyed last. Only
-requests are written here, and heartbeats never write these columns: neither overwrites the other.
+Invariant: a worker obeys the latest request that was written to the rows of its own processes since it started, once,
+and with all of its processes. It reads these rows alone, by their primary keys, so a request cannot reach another
+worker. The time of a request is the database's, written by the statement that writes the request. The worker obeys only
+what is later than the request that it obeyed last, and at first, than its own start. Heartbeats never write the columns
+of a request, and a request writes no others.
 tests/worker/test_requests.py and tests/processes/test_requests.py attack this.
 """
 
@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
-
-from django.db.models import F
 
 from djqueue.models import Worker
 from djqueue.sql import Statements, statements, workers
@@ -30,15 +28,11 @@ def request(identity: str, what: WorkerRequest) -> int:
     return _write(statements(), identity, WorkerRequest(what))
 
 
-def latest(identities: Collection[str], after: datetime | None) -> tuple[WorkerRequest, datetime] | None:
-    """Return the latest request to these processes and its time; None if there is none, or none after that time."""
-    # Primary keys: the table has no index for this. A request before the start of a process is not for it.
-    rows = Worker.objects.using(statements().alias).filter(pk__in=identities, requested_at__gte=F("started_at"))
-    if after is not None:
-        rows = rows.filter(requested_at__gt=after)
-    known = rows.filter(request__in=[what.value for what in WorkerRequest])
-    found: Any = known.order_by("-requested_at").values_list("request", "requested_at").first()
-    return found and (WorkerRequest(found[0]), found[1])
+def latest(identities: Collection[str], after: datetime) -> tuple[str, datetime] | None:
+    """Return the latest request to these processes after that time, and its own time; None if there is none."""
+    rows = Worker.objects.using(statements().alias).filter(pk__in=identities, requested_at__gt=after)
+    found: Any = rows.order_by("-requested_at").values_list("request", "requested_at").first()
+    return found  # type: ignore[no-any-return]
 
 
 @own_transaction

@@ -41,7 +41,7 @@ class Background:
         self.statuses = statuses
         self.heartbeats = Heartbeats(options, supervisor, self.ages)
         self.leases = Leases(held_jobs, update_jobs, self.outages, fatal)
-        works = [Periodic(HEARTBEAT, self.beat, HEARTBEAT_INTERVAL), Requests(statuses, obey).periodic]
+        works = [Requests(statuses, obey).periodic, Periodic(HEARTBEAT, self.beat, HEARTBEAT_INTERVAL)]
         self.turns = {"leases": [self.leases.turns]}  # of each loop; the sweeps count as one
         self.loops: list[Outages | Leases | PeriodicThread | Scheduler] = [self.outages, self.leases]
         if options.maintenance:

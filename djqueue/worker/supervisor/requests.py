@@ -11,6 +11,7 @@ from datetime import datetime
 
 from djqueue.core.log import logger
 from djqueue.lifecycle import worker_requests
+from djqueue.sql import statements
 from djqueue.states import WorkerRequest
 
 from .heartbeats import ProcessStatus
@@ -25,14 +26,20 @@ class Requests:
     def __init__(self, statuses: Callable[[], Iterable[ProcessStatus]], obey: Obey) -> None:
         self.statuses = statuses
         self.obey = obey
-        self.obeyed_at: datetime | None = None  # the time of the last request, by the database's clock
+        self.obeyed_at: datetime | None = None  # the time of the last request, or of the start, by the database's clock
         self.periodic = Periodic("reading requests", self.work, INTERVAL)
 
     def work(self) -> None:
+        if self.obeyed_at is None:  # the first heartbeat comes later, so nobody could ask this worker before
+            self.obeyed_at = statements().now()
+            return
         # Also the rows of processes that have exited: a request may be written to them before that is known.
         identities = [status.identity for status in self.statuses()]
         found = worker_requests.latest(identities, self.obeyed_at) if identities else None
         if found is not None:
             what, self.obeyed_at = found
-            logger.info("request received request=%s requested_at=%s", what, self.obeyed_at.isoformat())
-            self.obey(what)
+            if what in [known.value for known in WorkerRequest]:
+                logger.info("request received request=%s", what)
+                self.obey(WorkerRequest(what))
+            else:
+                logger.warning("unknown request ignored request=%r", what)
