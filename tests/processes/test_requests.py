@@ -70,6 +70,7 @@ def test_a_drained_worker_finishes_its_jobs_and_exits_with_0_and_another_is_not_
     assert "requested by an operator" not in other.log()
 
 
+@pytest.mark.databases("postgresql")
 def test_a_signal_during_a_requested_drain_does_not_take_the_time_of_running_jobs(database, site):
     """A process manager may send it; the second signal stops at once, as always."""
     worker = site.start_ready()
@@ -84,6 +85,7 @@ def test_a_signal_during_a_requested_drain_does_not_take_the_time_of_running_job
     assert (running.status(), running.job().attempts) == ("done", 1)
 
 
+@pytest.mark.databases("postgresql")
 def test_a_request_does_not_touch_a_worker_that_is_started_again(database, site):
     first = site.start_ready(processes=2)
     ask(first, DRAIN)
@@ -99,6 +101,7 @@ def test_a_request_does_not_touch_a_worker_that_is_started_again(database, site)
     assert "request received" not in second.log()
 
 
+@pytest.mark.databases("postgresql")
 def test_a_quiet_burst_exits(database, site):
     running = tasks.wait_for.enqueue("go")
     worker = site.start("--burst", "--processes", "2")
@@ -112,6 +115,7 @@ def test_a_quiet_burst_exits(database, site):
     assert (running.status(), left.status()) == ("done", "pending")
 
 
+@pytest.mark.databases("postgresql")
 def test_rows_have_the_loops_and_the_memory_of_every_process(database, site):
     worker = site.start_ready(processes=2)
     eventually(lambda: all(len(row.samples) > 1 for row in rows(Worker).filter(pid__in=worker.workers())), 60)
