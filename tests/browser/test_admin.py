@@ -123,6 +123,8 @@ def test_draining_a_worker_from_its_page_ends_it(visitor, worker):
     visitor.open(f"worker/{quote(own_row(worker).pk)}/change/")
     visitor.reads("tests.worker.tasks.wait_for", reloading=True)
     visitor.reads("Among the newest")
+    narrow = visitor.page.evaluate("[...document.querySelectorAll('.djq-worker td')].map(one => one.clientWidth)")
+    assert min(narrow) > 50, "no column has one letter per line"
     visitor.shoot("worker")
     visitor.press("Drain …")
     visitor.reads("a service manager must start them again")

@@ -67,6 +67,7 @@ def long_rows(server):
             samples=[[60 * number, 90_000_000 + 1_000_000 * (number * 7 % 90)] for number in range(120)],
             loops={"claimer": 0.4, "completer": 0, "leases": 0.1, "reaper": 3 * 3600, "scheduler": 2.5, "sweeps": 12},
             started_at=ago(7200),
+            heartbeat_at=ago(-600),  # alive until its buttons are pressed
             request="drain",
             requested_at=ago(3),
         ),
