@@ -30,6 +30,7 @@ MARKS = {
     "dead": "✖",
     "cancelled": "⊘",
     "alive": "●",
+    "quiet": "◌",
     "draining": "◒",
     "lost": "!",
     "stopped": "■",

@@ -15,6 +15,8 @@ from .contract import Statements
 HEARTBEAT_INTERVAL = 4.0  # seconds
 # A worker whose last heartbeat is older is lost: three heartbeats are missing.
 LOST_AFTER = 3 * HEARTBEAT_INTERVAL
+# A loop of a worker that has had no good turn for so many seconds has a problem. See djqueue.worker.loops.
+STALLED_AFTER = 60.0
 
 
 def clock(database: Statements, offset: float = 0.0) -> RawSQL:
@@ -23,10 +25,15 @@ def clock(database: Statements, offset: float = 0.0) -> RawSQL:
     return RawSQL(database.later_sql(offset) if offset else now, [], DateTimeField())
 
 
+def live(database: Statements) -> QuerySet[Worker]:
+    """Return the workers that are alive."""
+    running = Worker.objects.using(database.alias).filter(stopped_at=None)
+    return running.filter(heartbeat_at__gte=clock(database, -LOST_AFTER))
+
+
 def claiming(database: Statements) -> QuerySet[Worker]:
     """Return the workers that are alive and claim jobs."""
-    live = Worker.objects.using(database.alias).filter(stopped_at=None, draining=False, quiet=False)
-    return live.filter(heartbeat_at__gte=clock(database, -LOST_AFTER))
+    return live(database).filter(draining=False, quiet=False)
 
 
 def stored_queues(queues: Iterable[str], exclude: Iterable[str], *, claims: bool) -> Any:

@@ -17,6 +17,13 @@ QUARANTINE = 0  # the number of the quarantine process, and of its part of the s
 
 
 @dataclass(frozen=True, slots=True)
+class Quiet:
+    """Claim no more jobs, or claim again. The first order to every process, which waits for it before it claims."""
+
+    quiet: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Stop claiming, and exit when running jobs have ended, or after this many seconds."""
 
@@ -46,7 +53,7 @@ class TakeJob:
     job: ClaimedJob
 
 
-Order = Drain | UpdateJobs | SendSignal | TakeJob
+Order = Quiet | Drain | UpdateJobs | SendSignal | TakeJob
 
 
 # From a worker process to the supervisor
@@ -60,10 +67,12 @@ class Report:
     pid: int
     finished: int
     memory: int
+    quiet: bool
     draining: bool
     signals_sent: int  # for the supervisor, since the last report
     taken: int  # jobs that the process took by TakeJob, in all
     progress: dict[Claim, str] = field(default_factory=dict)
+    loops: dict[str, float] = field(default_factory=dict)  # seconds since the last good turn of each loop
 
 
 @dataclass(frozen=True, slots=True)

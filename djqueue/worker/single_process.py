@@ -9,6 +9,7 @@ from types import FrameType
 
 from djqueue.conf import config
 from djqueue.core.identity import identity
+from djqueue.states import WorkerRequest
 from djqueue.worker.process.worker import Worker
 from djqueue.worker.supervisor.background import Background
 from djqueue.worker.supervisor.heartbeats import ProcessStatus
@@ -32,7 +33,12 @@ class SingleProcess:
         self.worker = Worker(options, fatal=self._lost_thread)
         self.status = ProcessStatus(identity(), os.getpid())
         self.background = Background(
-            options, lambda: [self.worker.in_hand.held_jobs], self._statuses, self._update_jobs, self._lost_thread
+            options,
+            lambda: [self.worker.in_hand.held_jobs],
+            self._statuses,
+            self._update_jobs,
+            self._obey,
+            self._lost_thread,
         )
         self.over = threading.Event()
         self.signalled = False
@@ -64,6 +70,14 @@ class SingleProcess:
         act = self.worker.force if force else lambda: self.worker.drain(signal.Signals(number).name, grace)
         threading.Thread(target=act, daemon=True).start()
 
+    def _obey(self, what: WorkerRequest) -> None:
+        """Obey the request of an operator, in the thread that has read it."""
+        if what is WorkerRequest.DRAIN:
+            self.worker.drain("requested by an operator", config().shutdown_grace)
+        else:
+            self.worker.be_quiet(what is WorkerRequest.QUIET)
+        self.background.beat_soon()
+
     def _lost_thread(self, name: str) -> None:
         """Exit with a failure after a thread without which the process cannot work has ended."""
         self.failed = True
@@ -76,7 +90,8 @@ class SingleProcess:
         worker = self.worker
         counts = worker.in_hand.counts
         self.status.running, self.status.finished = counts.running, counts.finished
-        self.status.memory, self.status.draining = resident_memory(), bool(worker.draining)
+        self.status.memory, self.status.loops = resident_memory(), worker.loops()
+        self.status.quiet, self.status.draining = worker.quiet, bool(worker.draining)
         self.status.stopped = self.over.is_set()
         return [self.status]
 

@@ -18,10 +18,10 @@ from djqueue import kv
 from djqueue.admin.actions import ActingAdmin
 from djqueue.admin.kv import digest as kv_digest
 from djqueue.admin.schedule_form import digest
-from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule
+from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule, Worker
 from tests.admin.tools import SCHEDULE, Cells, Person, words
 from tests.app.tasks import add
-from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory
+from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory, WorkerFactory
 from tests.test_signals import heard  # noqa: F401 - a fixture
 from tests.tools import claim_one, in_thread, places, rows
 
@@ -228,6 +228,33 @@ ACTS = {
         lambda row: not rows(Schedule).filter(pk=row.pk).exists(),
         (DELETION, "Deleted."),
     ),
+    "quiet a worker": Case(
+        "worker",
+        "control_worker",
+        "view_worker",
+        WorkerFactory,
+        action("worker", "quiet"),
+        lambda row: rows(Worker).get(pk=row.pk).request == "quiet",
+        (CHANGE, "Asked to be quiet."),
+    ),
+    "resume a worker": Case(
+        "worker",
+        "control_worker",
+        "view_worker",
+        lambda: WorkerFactory(quiet=True),
+        action("worker", "resume"),
+        lambda row: rows(Worker).get(pk=row.pk).request == "resume",
+        (CHANGE, "Asked to resume."),
+    ),
+    "drain a worker": Case(
+        "worker",
+        "control_worker",
+        "view_worker",
+        WorkerFactory,
+        action("worker", "drain"),
+        lambda row: rows(Worker).get(pk=row.pk).request == "drain",
+        (CHANGE, "Asked to drain."),
+    ),
 }
 
 
@@ -268,7 +295,7 @@ def test_staff_without_the_permission_cannot_act(people, name):
         )
         assert not case.done(row)
         assert person.log() == []
-        for model in (Job, DeadJob, DoneJob, KV, QueueState, Schedule):
+        for model in (Job, DeadJob, DoneJob, KV, QueueState, Schedule, Worker):
             rows(model).all().delete()
 
 

@@ -33,7 +33,9 @@ def column(boss, name: str) -> str:
 
 STATES = {
     "alive": {},
+    "quiet": {"quiet": True},
     "draining": {"draining": True},
+    "quiet while it drains, draining": {"quiet": True, "draining": True},
     "silent for two intervals, alive": {"silent_for": 10},
     "silent for more than three, lost": {"silent_for": 16},
     "silent while it drains, lost": {"silent_for": 16, "draining": True},
@@ -47,8 +49,8 @@ def test_a_worker_is_alive_until_three_heartbeats_are_missing(boss, case):
     beat(**STATES[case], running=2)
     state = case.split(", ")[-1].split()[0]
     assert f"</span> {state}</span>" in column(boss, "state_column")
-    assert column(boss, "running_column") == ("2/4" if state in ("alive", "draining") else "-")
-    assert f"State: {MARKS[state]} {state}" in words(boss.page("worker", "here"))
+    assert column(boss, "running_column") == ("2/4" if state in ("alive", "quiet", "draining") else "-")
+    assert f"here {MARKS[state]} {state} " in words(boss.page("worker", "here"))
 
 
 def test_the_last_heartbeat_is_shown_as_its_age(boss):
@@ -89,7 +91,7 @@ QUEUES = {
 def test_the_queues_of_a_worker(boss, shown):
     beat(QUEUES[shown])
     assert column(boss, "queues_column") == shown
-    assert f"Queues: {shown}" in words(boss.page("worker", "here"))
+    assert f"Queues {shown} " in words(boss.page("worker", "here"))
 
 
 def test_the_quarantine_claims_from_no_queue(boss):

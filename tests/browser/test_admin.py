@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.admin.utils import quote
 
 import djqueue
 from djqueue import kv
-from djqueue.models import DoneJob, Schedule
+from djqueue.models import DoneJob, Schedule, Worker
 from tests.factories import DeadJobFactory, KVFactory, ScheduleFactory, WorkerFactory, ago
 from tests.tools import eventually, places, rows
 from tests.worker import tasks
@@ -105,6 +106,57 @@ def test_a_queue_is_paused_and_resumed(visitor, worker):
     assert waiting.wait(30).record.result == 4
     visitor.page.reload()
     visitor.shoot("queues-resumed")
+
+
+def own_row(worker) -> Worker:
+    """Return the row of the only process of a worker."""
+    return eventually(lambda: rows(Worker).filter(stopped_at=None).first(), 60)
+
+
+@with_and_without_scripts
+def test_draining_a_worker_from_its_page_ends_it(visitor, worker):
+    running = tasks.wait_for.using(queue="money").enqueue("go")
+    eventually(lambda: running.status() == "claimed", 60)
+    done = [tasks.double.enqueue(number) for number in range(3)]
+    assert [handle.wait(60).completed for handle in done] == [True] * 3
+    visitor.log_in()
+    visitor.open(f"worker/{quote(own_row(worker).pk)}/change/")
+    visitor.reads("tests.worker.tasks.wait_for", reloading=True)
+    visitor.reads("Among the newest")
+    narrow = visitor.page.evaluate("[...document.querySelectorAll('.djq-worker td')].map(one => one.clientWidth)")
+    assert min(narrow) > 50, "no column has one letter per line"
+    visitor.shoot("worker")
+    visitor.press("Drain …")
+    visitor.reads("a service manager must start them again")
+    visitor.shoot("drain-confirmation")
+    visitor.confirm()
+    visitor.reads("1 asked to drain, 0 skipped.")
+    visitor.shoot("worker-drain-requested")
+    visitor.reads("◒ draining", reloading=True)
+    assert worker.poll() is None
+    kv.set("go", True)
+    assert worker.wait(60) == 0
+    assert running.status() == "done"
+    visitor.reads("■ stopped", reloading=True)
+    visitor.shoot("worker-stopped")
+
+
+@with_and_without_scripts
+def test_a_worker_is_quieted_and_resumed_from_its_page(visitor, worker):
+    assert tasks.double.enqueue(1).wait(60).completed
+    visitor.log_in()
+    visitor.open(f"worker/{quote(own_row(worker).pk)}/change/")
+    visitor.press("Quiet …")
+    visitor.confirm()
+    visitor.reads("1 asked to be quiet, 0 skipped.")
+    visitor.reads("◌ quiet", reloading=True)
+    visitor.shoot("worker-quiet")
+    waiting = tasks.double.enqueue(2)
+    assert not waiting.wait(1).completed
+    visitor.press("Resume …")
+    visitor.confirm()
+    assert waiting.wait(60).record.result == 4
+    visitor.reads("● alive", reloading=True)
 
 
 @with_and_without_scripts

@@ -56,7 +56,21 @@ def long_rows(server):
         "job": JobFactory(**job | held),
         "deadjob": DeadJobFactory(**job, failed_at=ago(80)),
         "donejob": DoneJobFactory(**job, completed_at=ago(60), result={"supplier": WORD}),
-        "worker": WorkerFactory(identity=WORKER, name=WORKER, host=WORKER[:60], queues=[QUEUE, "a", QUEUE]),
+        "worker": WorkerFactory(
+            identity=WORKER,
+            name=WORKER,
+            supervisor=WORKER,
+            host=WORKER[:60],
+            queues=[QUEUE, "a", QUEUE],
+            finished=12_345_678,
+            memory=180_000_000,
+            samples=[[60 * number, 90_000_000 + 1_000_000 * (number * 7 % 90)] for number in range(120)],
+            loops={"claimer": 0.4, "completer": 0, "leases": 0.1, "reaper": 3 * 3600, "scheduler": 2.5, "sweeps": 12},
+            started_at=ago(7200),
+            heartbeat_at=ago(-600),  # alive until its buttons are pressed
+            request="drain",
+            requested_at=ago(3),
+        ),
         "schedule": ScheduleFactory(name=f"every {WORD[:200]}", task=TASK, args=[WORD], queue=QUEUE, problem=ERROR),
         "kv": KVFactory(key=WORD[:250], value={"a": WORD}),
     }
@@ -66,6 +80,7 @@ def long_rows(server):
         JobFactory(**call)
         DeadJobFactory(**call, last_error="no answer", failed_at=ago(300))
         DoneJobFactory(**call, status="cancelled", completed_at=ago(10))
+    WorkerFactory(name=f"{WORKER} quarantine", supervisor=WORKER, host=WORKER[:60], quiet=True)
     QueueStateFactory(queue=QUEUE, paused=True, paused_at=ago(100_000))
     return {model: row.pk for model, row in paths.items()}
 
@@ -82,7 +97,7 @@ def visit_every_page(visitor, pks, check) -> None:
         visitor.open(path)
         check(path.partition("?")[0].strip("/").replace("/", "-") + ("-filtered" if "?" in path else ""))
     confirmations = {"job": ["Cancel", "Change priority or time"], "deadjob": ["Requeue", "Delete"]}
-    confirmations |= {"donejob": ["Enqueue again"]}
+    confirmations |= {"donejob": ["Enqueue again"], "worker": ["Quiet", "Drain"]}
     confirmations["deadjob"] += ["Requeue with other arguments"]
     waiting = Job.objects.using("postgresql").get(status="scheduled").pk
     for model, buttons in confirmations.items():

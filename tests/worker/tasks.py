@@ -480,3 +480,12 @@ async def afork_and_return(how: str) -> int:
 async def block_the_loop(seconds: float) -> None:
     await sync_to_async(kv.set)("blocking", True)
     time.sleep(seconds)
+
+
+@djqueue.task
+def wait_for(key: str) -> str:
+    """Run until the test sets the key."""
+    deadline = time.monotonic() + 120
+    while not kv.get(key) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return key

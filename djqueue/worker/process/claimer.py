@@ -21,6 +21,7 @@ from djqueue.lifecycle.claim import ClaimedJob, claim
 from djqueue.states import Verdict
 from djqueue.waiting.listener import listener
 from djqueue.waiting.wakeup_sources import Listen
+from djqueue.worker.loops import Turns
 from djqueue.worker.lost_claims import LostClaims
 from djqueue.worker.options import Options
 from djqueue.worker.outages import Outages, overdue, pause
@@ -64,6 +65,8 @@ class Claimer:
         self.claim_marks = ClaimMarks()
         self.queues = ClaimableQueues(options, self.claim_marks)
         self.lost_claims = LostClaims(outages)
+        self.turns = Turns()
+        self.quiet = False  # set by other threads: claim nothing, but tend the jobs that are held
         self.stopping = False
         self.woken = False
         self.stagger = 0.0  # how long an idle worker may wait before it reacts to a wake-up
@@ -86,7 +89,7 @@ class Claimer:
                 reset_queries()  # with DEBUG, Django would keep the texts of thousands of them
                 try:
                     self.lost_claims.release()
-                    more = self._tend_alone() if self.alone else self._claim()
+                    more = self._tend_alone() if self.alone else not self.quiet and self._claim()
                     if self.budget.is_stuck:
                         self.completer.give_back(self.pool.take_back())
                     if not more and self.options.burst and self._is_idle():
@@ -95,10 +98,12 @@ class Claimer:
                 except Exception as error:
                     failures += 1
                     self.outages.failed("claiming", error)
-                    self._wait(pause(failures))
+                    if not self.stopping:
+                        self.wakeup.wait(pause(failures))
                     continue
-                if not more:
-                    self._wait(self._longest_wait())
+                self.turns.good()
+                if not more and not self.stopping:  # a stop() before the last clear() would not end the wait
+                    self.turns.wait(self.wakeup, self._longest_wait())
 
     def hold(self, job: ClaimedJob, *, marked: bool) -> Holding:
         """Hold a claimed job."""
@@ -110,14 +115,10 @@ class Claimer:
         """Return the job that was to run alone, if it has not been submitted."""
         return [self.alone] if self.alone and not self.alone_submitted else []
 
-    def _wait(self, seconds: float) -> None:
-        if not self.stopping:  # a stop() before the last clear() would not end the wait
-            self.wakeup.wait(seconds)
-
     def _longest_wait(self) -> float:
         wait = LONG_WAIT if listener().is_well else config().poll_interval
         # The wake-up may have been for a queue that was not among those that were found a moment ago.
-        wait = wait if self.queues.is_fresh else LOOK_AGAIN
+        wait = wait if self.queues.is_fresh or self.quiet else LOOK_AGAIN
         return min(wait, STUCK_AFTER) if self.budget.has_waiting else wait
 
     def _queues_of_wakeups(self) -> set[str | None]:
@@ -186,9 +187,11 @@ class Claimer:
         return DRAIN_PATIENCE if self.stopping else overdue()
 
     def _is_idle(self) -> bool:
-        """Return whether a burst is over: no job is held, and none is due."""
+        """Return whether a burst is over: no job is held, and none is due, or it is quiet and will claim none."""
         if self.in_hand.counts.total:
             return False
+        if self.quiet:
+            return True
         self.queues.look_again()
         with self.outages.watching("looking for jobs"):
             return not maintenance.promote() and not self._wants()

@@ -14,6 +14,7 @@ from djqueue.core.log import logger
 from djqueue.core.records import Settled, Settlement
 from djqueue.lifecycle import announce, outcome_log, settle
 from djqueue.states import Outcome
+from djqueue.worker.loops import UNTIL_WOKEN, Turns
 from djqueue.worker.outages import Outages, pause
 from djqueue.worker.threads import Fatal, VitalThread
 
@@ -56,6 +57,7 @@ class Completer:
         self.locked: Outcomes = []
         self.try_locked_at = 0.0
         self.closing = False
+        self.turns = Turns()
         self.thread = VitalThread(self._run, "djqueue-completer", fatal)
 
     def start(self) -> None:
@@ -95,7 +97,9 @@ class Completer:
         group: Outcomes = []
         try:
             wait = max(0.0, self.try_locked_at - time.monotonic()) if self.locked else None
+            self.turns.good(rest=UNTIL_WOKEN if wait is None else wait)  # what was settled before was good
             item = self.inbox.get(timeout=wait)
+            self.turns.good()
             if item is not None and self.inbox.qsize() + 1 < min(GROUP, self.in_hand.counts.total):
                 time.sleep(LINGER)
             while item is not None:

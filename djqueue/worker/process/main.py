@@ -17,7 +17,7 @@ from djqueue.core.identity import identity
 from djqueue.core.log import logger
 from djqueue.lifecycle.claim import ClaimedJob
 from djqueue.worker.held_jobs import HeldJobs
-from djqueue.worker.messages import QUARANTINE, Drain, Order, Report, SendSignal, Suspect, TakeJob, UpdateJobs
+from djqueue.worker.messages import QUARANTINE, Drain, Order, Quiet, Report, SendSignal, Suspect, TakeJob, UpdateJobs
 from djqueue.worker.options import Options
 from djqueue.worker.os_process import resident_memory, title
 from djqueue.worker.threads import VitalThread
@@ -43,7 +43,8 @@ def work(options: Options, memory: mmap.mmap, number: int, connection: Connectio
     signal.signal(signal.SIGTERM, drain)
     os.register_at_fork(after_in_child=lambda: become_a_plain_process(connection))
     pipe = Pipe(connection, worker)
-    pipe.start()
+    if not pipe.start():
+        return 1
     code = worker.run()
     pipe.report()  # what was done since the last report
     return code
@@ -70,10 +71,16 @@ class Pipe:
         self.lock = threading.Lock()
         self.thread = VitalThread(self._serve, "djqueue-link", exit_process)
 
-    def start(self) -> None:
+    def start(self) -> bool:
+        """Obey the first order, then all others in a thread. Return False if the supervisor has exited."""
+        try:
+            self._obey(self.connection.recv())  # before the first claim: the worker may be quiet
+        except (EOFError, OSError):
+            return False
         self.worker.report_now = self.report
         self.worker.claimer.hand_over = self.hand_over
         self.thread.start()
+        return True
 
     def hand_over(self, job: ClaimedJob) -> None:
         """Give a job to the supervisor. Raise OSError if it has exited, in which case this process exits too."""
@@ -87,10 +94,12 @@ class Pipe:
             pid=os.getpid(),
             finished=self.worker.in_hand.counts.finished,
             memory=resident_memory(),
+            quiet=self.worker.quiet,
             draining=bool(self.worker.draining),
             signals_sent=self.worker.take_signals_sent(),
             taken=self.worker.taken,
             progress=self.worker.take_progress(),
+            loops=self.worker.loops(),
         )
         with self.lock:
             try:
@@ -114,6 +123,8 @@ class Pipe:
 
     def _obey(self, order: Order) -> None:
         match order:
+            case Quiet(quiet):
+                self.worker.be_quiet(quiet)
             case Drain(reason, within):
                 self.worker.drain(reason, within)
             case UpdateJobs(cancelled, lost):

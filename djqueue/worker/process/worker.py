@@ -80,6 +80,26 @@ class Worker:
             running = self.in_hand.counts.running
             logger.info("draining worker=%s reason=%r running=%d", identity(), reason, running)
 
+    @property
+    def quiet(self) -> bool:
+        """Return whether it claims no jobs, at the request of an operator."""
+        return self.claimer.quiet
+
+    def be_quiet(self, quiet: bool) -> None:
+        """Stop claiming, or claim again. Jobs that are claimed already run; a claim that is under way ends first."""
+        if quiet == self.quiet:
+            return
+        self.claimer.quiet = quiet  # before the wake-up
+        self.wakeup.set()
+        self.report_now()
+        running = self.in_hand.counts.running
+        logger.info("%s worker=%s running=%d", "quiet" if quiet else "resumed", identity(), running)
+
+    def loops(self) -> dict[str, float]:
+        """Return the seconds since the last good turn of each loop; a draining process has no claimer any more."""
+        claimer = {} if self.options.takes_only or self.draining else {"claimer": self.claimer.turns.age}
+        return claimer | {"completer": self.completer.turns.age}
+
     def force(self) -> None:
         """Release running jobs too, immediately."""
         self.forced = True

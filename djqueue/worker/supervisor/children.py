@@ -18,7 +18,7 @@ from djqueue.lifecycle.claim import ClaimedJob
 from djqueue.lifecycle.crash import Left
 from djqueue.worker.forkserver import Exited, Forked, ForkServer, NotForked
 from djqueue.worker.held_jobs import HELD, Claim, HeldJobs, new_memory
-from djqueue.worker.messages import QUARANTINE, Report, Suspect, UpdateJobs
+from djqueue.worker.messages import QUARANTINE, Quiet, Report, Suspect, UpdateJobs
 from djqueue.worker.options import Options
 
 from .background import Background
@@ -74,6 +74,7 @@ class Children:
         self.all: list[Child] = []
         self.exited: deque[ProcessStatus] = deque(maxlen=100)
         self.unsent_signals: deque[Relayed] = deque(maxlen=10_000)
+        self.quiet = False
         self.drain_until = 0.0
         self.pause = 0.0
         self.next_fork = 0.0
@@ -104,6 +105,7 @@ class Children:
             self._not_started(str(error))
             return None
         child = Child(held_jobs, pipe, self.wake)
+        child.send(Quiet(self.quiet))  # the first order, for which it waits before it claims
         self.all.append(child)
         return child
 
@@ -143,6 +145,10 @@ class Children:
             child.taken = report.taken
             self.quarantine.taken()
         child.status.finished, child.status.memory = report.finished, report.memory
+        child.status.loops = report.loops
+        if child.status.quiet != report.quiet:
+            child.status.quiet = report.quiet
+            self.background.beat_soon()
         child.status.draining = child.draining = child.draining or report.draining
         self.background.leases.progress.update(report.progress)
         if self.options.max_memory and report.memory > self.options.max_memory and not child.draining:
@@ -179,6 +185,12 @@ class Children:
                 child.kill("exceeded its timeout and could not be interrupted; its process was killed")
 
     # Stop
+
+    def be_quiet(self, quiet: bool) -> None:
+        """Let all processes stop claiming, also those that start later, or let them claim again."""
+        self.quiet = quiet
+        for child in self.all:
+            child.send(Quiet(quiet))
 
     def drain_all(self, reason: str) -> None:
         """Start no more processes, and let the running ones exit."""

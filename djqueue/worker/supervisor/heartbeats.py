@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import djqueue
 from djqueue.conf import config
 from djqueue.models import Worker
 from djqueue.sql import statements, workers
+from djqueue.worker.memory_samples import MemorySamples
 from djqueue.worker.options import Options
 
 DELETED_AFTER = timedelta(days=1)
+# Never the columns of a request.
+WRITTEN = ["running", "finished", "memory", "samples", "loops", "quiet", "draining", "heartbeat_at", "stopped_at"]
 
 
 @dataclass
@@ -27,6 +31,9 @@ class ProcessStatus:
     silent_for: float = 0.0  # seconds since it last reported, if that is too long
     finished: int = 0
     memory: int = 0
+    samples: MemorySamples = field(default_factory=MemorySamples)
+    loops: dict[str, float] = field(default_factory=dict)  # seconds since the last good turn of each of its loops
+    quiet: bool = False
     draining: bool = False
     stopped: bool = False
     stop_written: bool = False  # to its row
@@ -35,19 +42,21 @@ class ProcessStatus:
 class Heartbeats:
     """Write the rows of all processes in one statement."""
 
-    def __init__(self, options: Options, supervisor: str) -> None:
+    def __init__(self, options: Options, supervisor: str, loops: Callable[[], dict[str, float]] = dict) -> None:
         self.options = options
         self.supervisor = supervisor
+        self.loops = loops  # of the supervisor itself: they are written to the rows of all its processes
         self.host = socket.gethostname()[:255]
 
     def beat(self, statuses: Iterable[ProcessStatus]) -> None:
-        changing = [status for status in statuses if not status.stop_written]
+        # In the order of the primary keys: a request to the worker locks the rows in this order too.
+        changing = sorted((status for status in statuses if not status.stop_written), key=lambda one: one.identity)
         rows = [self._row(status) for status in changing]
         if rows:
             Worker.objects.using(config().database).bulk_create(
                 rows,
                 update_conflicts=True,
-                update_fields=["running", "finished", "memory", "draining", "heartbeat_at", "stopped_at"],
+                update_fields=WRITTEN,
                 unique_fields=None if statements().connection.vendor == "mysql" else ["identity"],
             )
         for status, row in zip(changing, rows, strict=True):
@@ -56,6 +65,9 @@ class Heartbeats:
     def _row(self, status: ProcessStatus) -> Worker:
         database, options = statements(), self.options
         now = workers.clock(database)  # read by the statement that writes the row
+        status.samples.add(status.memory)
+        samples: Any = status.samples.values
+        loops: Any = {} if status.stopped else self.loops() | status.loops
         return Worker(
             identity=status.identity,
             name=f"{options.name[:200]} quarantine".lstrip() if status.quarantine else options.name,
@@ -68,6 +80,9 @@ class Heartbeats:
             finished=status.finished,
             memory=status.memory,
             version=djqueue.__version__,
+            samples=samples,
+            loops=loops,
+            quiet=status.quiet,
             draining=status.draining,
             started_at=now,  # written once
             heartbeat_at=workers.clock(database, -status.silent_for),

@@ -15,6 +15,7 @@ from django.db import reset_queries
 from djqueue.core.records import Renew, Renewed
 from djqueue.lifecycle import lease
 from djqueue.worker.held_jobs import Claim, Entry, HeldJobs
+from djqueue.worker.loops import Turns
 from djqueue.worker.outages import Outages
 from djqueue.worker.threads import Fatal, VitalThread
 
@@ -37,6 +38,7 @@ class Leases:
         self.outages = outages
         self.renewed_at: dict[Claim, float] = {}  # monotonic
         self.progress: dict[Claim, str] = {}  # not yet written
+        self.turns = Turns()
         self.stopping = threading.Event()
         self.thread = VitalThread(self._run, "djqueue-leases", fatal)
 
@@ -59,9 +61,11 @@ class Leases:
         if not held:
             self.renewed_at.clear()
             self.progress.clear()
+            self.turns.good(rest=INTERVAL)
             return INTERVAL
         try:
             self._renew(held)
+            self.turns.good(rest=INTERVAL)
         except Exception as error:
             self.outages.failed(f"renewing {len(held)} leases", error)
         return max(SHORTEST, min(INTERVAL, min(entry.lease for _, entry in held) / 3))

@@ -6,10 +6,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.db import reset_queries
 
+from djqueue.worker.loops import Turns
 from djqueue.worker.outages import Outages
 from djqueue.worker.threads import Fatal, VitalThread
 
@@ -22,6 +23,7 @@ class Periodic:
     work: Callable[[], object]
     interval: float
     due_at: float = 0.0
+    turns: Turns = field(default_factory=Turns)
 
 
 class PeriodicThread:
@@ -63,6 +65,7 @@ class PeriodicThread:
         try:
             with self.outages.watching(periodic.name):
                 periodic.work()
+            periodic.turns.good(rest=max(0.0, periodic.due_at - time.monotonic()))
         except Exception as error:
             self.outages.failed(periodic.name, error)
         reset_queries()

@@ -13,6 +13,7 @@ from djqueue.core.channels import SCHEDULED
 from djqueue.lifecycle import promote
 from djqueue.schedules.definition import Definition
 from djqueue.waiting.listener import listener
+from djqueue.worker.loops import Turns
 from djqueue.worker.outages import Outages, pause
 from djqueue.worker.threads import Fatal, VitalThread
 
@@ -34,6 +35,7 @@ class Scheduler:
         self.outages = outages
         self.declared = declared
         self.synchronised = False
+        self.turns = Turns()
         self.wakeup = threading.Event()
         self.stopping = threading.Event()
         self.thread = VitalThread(self._run, "djqueue-scheduler", fatal)
@@ -54,13 +56,14 @@ class Scheduler:
                 try:
                     with self.outages.watching("promoting and firing"):
                         wait = self._turn()
-                    failures = 0
                 except Exception as error:
                     failures += 1
                     self.outages.failed("promoting and firing", error)
-                    wait = pause(failures)
+                    self.wakeup.wait(pause(failures))
+                else:
+                    failures = 0
+                    self.turns.wait(self.wakeup, wait)
                 reset_queries()
-                self.wakeup.wait(wait)
 
     def _turn(self) -> float:
         """Do what is due; return the seconds to sleep."""

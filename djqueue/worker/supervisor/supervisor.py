@@ -1,7 +1,7 @@
-"""Runs the worker processes, and the threads that keep their jobs safe, until it is stopped.
+"""Runs the worker processes, and the threads that keep their jobs safe, until a signal or an operator stops it.
 
 It imports no code of the project, and its main thread never uses the database: neither tasks nor the database can delay
-its reaction to a signal.
+its reaction to a signal. The requests of operators are read by a background thread, and obeyed by the main thread.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import mmap
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,7 @@ from djqueue.core import registry
 from djqueue.core.identity import identity
 from djqueue.core.log import logger
 from djqueue.lifecycle import announce
+from djqueue.states import WorkerRequest
 from djqueue.worker.forkserver import ForkServer, Ready
 from djqueue.worker.options import Options
 from djqueue.worker.os_process import start_over, title
@@ -49,6 +51,8 @@ class Supervisor:
         self.memory = memory_for(options)
         self.signals: list[int] = []
         self.obeyed = 0  # of these signals
+        self.requests: deque[WorkerRequest] = deque()  # of operators, not yet obeyed
+        self.drain_requested = False
         self.lost_forkserver = False
         self.lost_thread = ""
 
@@ -93,6 +97,7 @@ class Supervisor:
             lambda: self.children.held_jobs(),
             lambda: self.children.statuses(),
             lambda number, cancelled, lost: self.children.update_jobs(number, cancelled, lost),
+            self._request,
             self._lose_thread,
             lambda: self.schedules,
             identity(),
@@ -110,6 +115,7 @@ class Supervisor:
         children.read_messages()
         if events in ready:
             self._read_forkserver()
+        self._obey_requests()
         self._obey_signals()
         children.check()
         children.send_signals()
@@ -129,11 +135,25 @@ class Supervisor:
             reason = signal.Signals(number).name
             if not self.children.drain_until:
                 self._drain_all(reason)
+            elif self.drain_requested and self.obeyed == 1:  # a request to drain is not a first signal
+                logger.info("draining already reason=%s", reason)
             else:
                 logger.info("stopping immediately reason=%s", reason)
                 self.children.kill_all()
         if self.lost_thread and not self.children.drain_until:
             self._drain_all(f"thread {self.lost_thread} has ended")
+
+    def _obey_requests(self) -> None:
+        """Obey the requests of operators. A drain is final: what follows it is ignored."""
+        while self.requests:
+            what = self.requests.popleft()
+            if self.children.drain_until:
+                continue
+            if what is WorkerRequest.DRAIN:
+                self.drain_requested = True
+                self._drain_all("requested by an operator")
+            else:
+                self.children.be_quiet(what is WorkerRequest.QUIET)
 
     def _drain_all(self, reason: str) -> None:
         self.children.drain_all(reason)
@@ -148,7 +168,7 @@ class Supervisor:
         last_heartbeat = threading.Thread(target=self._beat, daemon=True)
         last_heartbeat.start()
         last_heartbeat.join(LAST_HEARTBEAT)
-        if self.lost_forkserver and not self.signals:
+        if self.lost_forkserver and not self.signals and not self.drain_requested:
             os.waitpid(self.forkserver.pid, 0)
             logger.flush(LAST_HEARTBEAT)
             start_over()
@@ -162,6 +182,10 @@ class Supervisor:
             self.background.beat()
 
     # Called by other threads
+
+    def _request(self, what: WorkerRequest) -> None:
+        self.requests.append(what)
+        self._wake()
 
     def _lose_thread(self, name: str) -> None:
         self.lost_thread = self.lost_thread or name
