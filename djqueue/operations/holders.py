@@ -60,7 +60,7 @@ def _describe(row: Any) -> dict[str, str]:
 def _attempt(situation: Situation) -> str:
     job = situation.job
     details = {
-        "worker": job.worker,
+        "worker": job.worker or _("An unknown worker"),
         "attempt": job.attempts,
         "most": job.max_attempts,
         "at": moment(job.claimed_at, situation.now),
@@ -89,7 +89,7 @@ def _cancel(job: Any) -> str:
 def _lease(situation: Situation) -> str:
     job, now, holder = situation.job, situation.now, situation.holder
     details = {"at": moment(job.lease_expires_at, now)}
-    if job.lease_expires_at <= now:
+    if job.lease_expires_at is not None and job.lease_expires_at <= now:
         text = _("Its lease expired at %(at)s: a live worker takes the job back within about %(every)s.")
         return text % {**details, "every": in_words(config().reaper_interval)}
     if holder is None:

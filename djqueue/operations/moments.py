@@ -11,8 +11,10 @@ from django.utils.translation import gettext as _
 from djqueue.core.durations import in_words
 
 
-def moment(at: datetime, now: datetime) -> str:
+def moment(at: datetime | None, now: datetime) -> str:
     """Return a time of day, with its date unless it is today's, and how far away it is: 12:03 UTC (4 min ago)."""
+    if at is None:  # a row that was edited by hand
+        return _("an unknown time")
     local = timezone.localtime(at)
     today = local.date() == timezone.localtime(now).date()
     seconds = (now - at).total_seconds()

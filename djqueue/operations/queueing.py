@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 from djqueue.sql.throughput import BUCKETS
 
@@ -17,7 +17,7 @@ from .rates import Histogram
 # Nine tenths of a normal distribution are below the mean plus so many standard deviations.
 NINETY = 1.2816
 # The relative error of a capacity that is measured well: jobs and machines differ from one minute to the next.
-LEAST_ERROR = 0.2
+LEAST_ERROR = 0.25
 # A capacity that is only assumed counts like one that was measured by so many jobs.
 ASSUMED_JOBS = 5
 # Seconds by which a job may start late although a thread is free: claims, commits and notifications take time.
@@ -92,24 +92,40 @@ class Load:
 
     def start(self) -> tuple[float, float]:
         """Return the seconds after which the job has started with a probability of 50% and of 90%."""
-        work = sum(count * run.mean for count, run in self.ahead)
-        middle = self._worked_off(work)
+        middle = self._worked_off(self._work())
         spread = sum(count * run.variance for count, run in self.ahead)
         spread += sum(min(rest, middle) ** 2 for rest in self.held)  # the rest of a run may be of any length
         deviation = sqrt(spread / self.capacity.seconds**2 + (self.capacity.error * middle) ** 2)
         return middle, middle + NINETY * deviation + LATENCY
+
+    def _work(self) -> float:
+        """Return the work that is ahead, without what the other threads have still to do when the job starts."""
+        usual = average(self.ahead)
+        if usual is None or not usual.mean:
+            return 0.0
+        work = sum(count for count, _ in self.ahead) * usual.mean
+        rest = (usual.variance + usual.mean**2) / (2 * usual.mean)  # of a run at a random moment
+        return work - min(max(self.capacity.seconds - 1, 0) * rest, work / 2)
 
     def _worked_off(self, work: float) -> float:
         """Return when the work is done and a thread is free. Until then, a held job takes part of the capacity.
 
         The held jobs that end before are those with the shortest rests; the others take one thread each.
         """
-        rests, ended = sorted(self.held), 0.0
-        for number, rest in enumerate([*rests, float("inf")]):
+        rests, ended = self._one_after_the_other(), 0.0
+        for number, rest in enumerate([*rests, inf]):
             free = self.capacity.seconds - (len(rests) - number)
             if free > 1e-9:
                 end = max((work + ended) / free, rests[number - 1] if number else 0.0)
                 if end <= rest:
                     return end
             ended += rest
-        return (work + sum(rests)) / self.capacity.seconds
+        return inf
+
+    def _one_after_the_other(self) -> list[float]:
+        """Return when the held jobs end: random rests are spread, so the first of n ends after an nth of the mean."""
+        count, factor, ends = len(self.held), 0.0, []
+        for number, rest in enumerate(sorted(self.held)):
+            factor += 1 / (count - number)
+            ends.append(rest * factor)
+        return ends

@@ -230,5 +230,5 @@ def _processes(situation: Situation) -> str:
     return ngettext("%(count)s worker process", "%(count)s worker processes", count) % {"count": count}
 
 
-def _later(at: datetime, seconds: float) -> datetime:
-    return at + timedelta(seconds=seconds)
+def _later(at: datetime | None, seconds: float) -> datetime | None:
+    return at and at + timedelta(seconds=seconds)

@@ -23,6 +23,8 @@ MOST_AHEAD = 100_000
 MOST_DONE = 1000
 WINDOW = timedelta(minutes=5)
 MOST_HELD = 5000
+# Seconds. A job that waited for less does not show that others waited too.
+LEAST_WAIT = 1.0
 HOUR, DAY = 60, 1440  # minutes
 WAITING = (Status.PENDING, Status.SCHEDULED)
 
@@ -103,10 +105,11 @@ def measured(
 ) -> tuple[Capacity, datetime]:
     """Return the capacity while jobs waited, from the latest done jobs (task, due, claimed, completed), and since when.
 
-    A job that waited shows that the queue was never empty in that time: from there, the chain goes back.
+    A job that waited shows that the queue was not empty in that time: from there, the chain goes back.
     """
-    for _, due_at, claimed_at, _ in done:
-        if claimed_at >= since:
+    slack = timedelta(seconds=LEAST_WAIT + usual.mean)
+    for _, due_at, claimed_at, completed_at in done:
+        if completed_at >= since - slack and (claimed_at - due_at).total_seconds() >= LEAST_WAIT:
             since = min(since, due_at)
     if done:
         since = max(since, done[-1][3])
