@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 from django.contrib.admin.utils import quote
@@ -10,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
-from django.utils.translation import ngettext
+from django.utils.translation import gettext, ngettext
 
 from djqueue.conf import config
 from djqueue.models import Job, Schedule, Worker
@@ -43,8 +44,13 @@ def estimate(situation: Situation) -> str:
         "Estimated start: in about %(p50)s, 9 times out of 10 within %(p90)s; %(count)s jobs ahead.",
         found.ahead,
     )
-    times = {"p50": display.duration(found.p50), "p90": display.duration(found.p90)}
+    times = {"p50": _about(found.p50), "p90": _about(found.p90)}
     return text % {**times, "count": f"{found.ahead:,}"}
+
+
+def _about(seconds: float) -> str:
+    """Return an estimated duration, which has no tenths of a second."""
+    return gettext("%(count)d s") % {"count": ceil(seconds)} if seconds < 59.5 else display.duration(seconds)
 
 
 class Links:

@@ -51,7 +51,7 @@ def test_the_estimate_is_shown_for_a_waiting_job(boss):
         JobFactory()
     job = JobFactory()
     text = words(boss.page("job", job.pk))
-    assert "Estimated start: in about 40.0 s, 9 times out of 10 within" in text
+    assert "Estimated start: in about 40 s, 9 times out of 10 within" in text
     assert "20 jobs ahead" in text
 
 
