@@ -49,7 +49,7 @@ class Explanation:
 
 
 def explain(id: UUID | str) -> Explanation:  # noqa: A002 - the contract's name
-    """Explain why a job is not running, or what became of it. At most six statements, each of bounded cost.
+    """Explain why a job is not running, or what became of it. At most five statements, each of bounded cost.
 
     If several reasons hold, the first one in the order of `Code` is given: it must be removed before the others matter.
     A malformed id is not found.
