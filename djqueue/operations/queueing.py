@@ -1,13 +1,13 @@
 """The arithmetic of an estimate: when a server with some capacity has worked off what is ahead.
 
 All work is in seconds of run time as workers measure it, from the claim to the end of a job. That includes the time for
-which a job waits in its worker process, and so does the measured capacity: it cancels out.
+which a job waits in its worker process, and so does the measured capacity: it cancels out, or is subtracted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from djqueue.sql.throughput import BUCKETS
@@ -20,6 +20,8 @@ NINETY = 1.2816
 LEAST_ERROR = 0.25
 # A capacity that is only assumed counts like one that was measured by so many jobs.
 ASSUMED_JOBS = 5
+# The part of a measured run time that is not waiting, at the least.
+LEAST_RUN = 0.05
 # Seconds by which a job may start late although a thread is free: claims, commits and notifications take time.
 LATENCY = 0.25
 
@@ -31,6 +33,11 @@ class RunTime:
     mean: float
     variance: float
     cells: Sequence[tuple[float, float, int]] = ()  # from, to, number of attempts
+
+    def without(self, idle: float) -> RunTime:
+        """Return the run time without the seconds for which a job waits in its worker process."""
+        mean = max(self.mean - idle, self.mean * LEAST_RUN)
+        return replace(self, mean=mean, variance=min(self.variance, mean * self.variance / (self.mean or 1)))
 
     def remaining(self, age: float) -> float:
         """Return the expected rest of a run that has taken so long. It is as long again if no run took longer."""
@@ -70,6 +77,15 @@ class Capacity:
 
     seconds: float
     measured: int = 0  # the number of jobs by which it was measured
+
+    def within(self, threads: float, elapsed: float) -> tuple[Capacity, float]:
+        """Return the capacity of so many threads if more was measured, and the seconds for which jobs were only held.
+
+        More seconds of run time per second than there are threads are possible because workers claim jobs ahead.
+        """
+        if not self.measured or self.seconds <= threads:
+            return self, 0.0
+        return Capacity(threads, self.measured), (self.seconds - threads) * elapsed / self.measured
 
     def blended(self, assumed: float) -> Capacity:
         """Return a mean of what was measured and what is assumed, by the number of jobs behind each."""

@@ -75,6 +75,8 @@ def _start(situation: Situation, tasks: Counter[str], count: int) -> tuple[float
         for queue, task, claimed_at in held
         if (queue == situation.queue or not alone) and (claimed_at >= since or not capacity.measured)
     ]
+    capacity, idle = capacity.within(_threads(situation), elapsed=(situation.now - since).total_seconds())
+    runs, usual = {task: run.without(idle) for task, run in runs.items()}, usual.without(idle)
     load = Load(
         capacity=capacity.blended(_assumed(situation)),
         ahead=[(number * count / tasks.total(), runs.get(task, usual)) for task, number in tasks.items()],
@@ -159,6 +161,12 @@ def _counted(situation: Situation, usual: RunTime) -> tuple[Capacity, datetime]:
     ended = rates.by_task(minutes, queue=situation.queue).values()
     seconds = sum(rate.run.seconds for rate in ended)
     return Capacity(seconds / elapsed, sum(rate.ended for rate in ended)), since
+
+
+def _threads(situation: Situation) -> int:
+    """Return how many jobs of the queue can run at once."""
+    limit = situation.concurrency
+    return sum(row.threads if limit is None else min(row.threads, limit) for row in situation.consumers)
 
 
 def _assumed(situation: Situation) -> float:

@@ -284,3 +284,13 @@ def test_each_statement_is_cheap_beside_many_jobs(database):
         for sql in sent:
             touched, plan = explain_plan(sql.replace("%", "%%"), [])
             assert touched < pages, plan
+
+
+def test_jobs_that_wait_in_their_worker_process_are_not_counted_as_running():
+    """Four threads end 400 jobs of 10 ms per second and hold 20 at a time: 50 ms each, of which 40 ms are wait."""
+    measured, idle = Capacity(20.0, 400).within(4, elapsed=1.0)
+    assert (measured.seconds, idle) == (4, pytest.approx(0.04))
+    assert RunTime(0.05, 0.0).without(idle).mean == pytest.approx(0.01)
+    assert RunTime(1.0, 0.0).without(idle).mean == pytest.approx(0.96)
+    assert RunTime(0.01, 0.0).without(idle).mean > 0
+    assert Capacity(3.0, 400).within(4, elapsed=1.0) == (Capacity(3.0, 400), 0.0)
