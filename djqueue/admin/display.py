@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
+from djqueue.core.durations import in_words
 from djqueue.core.tags import KINDS, UnstorableResult
 from djqueue.fields import Unreadable
 from djqueue.states import Status
@@ -118,24 +119,8 @@ def short_arguments(args: Any, kwargs: Any, length: int = 80) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in at most two units: 12 ms, 3.4 s, 5 min, 2 h 10 min, 3 d 4 h."""
-    if seconds is None:
-        return NOTHING
-    if seconds < 1:
-        return _("%(count)d ms") % {"count": max(0, round(seconds * 1000))}
-    if seconds < 60:
-        return _("%(count).1f s") % {"count": seconds}
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return (
-            _("%(m)d min %(s)d s") % {"m": minutes, "s": rest}
-            if rest and minutes < 10
-            else _("%(m)d min") % {"m": minutes}
-        )
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes}
-    return _("%(d)d d %(h)d h") % {"d": hours // 24, "h": hours % 24}
+    """Return a duration in at most two units."""
+    return NOTHING if seconds is None else in_words(seconds)
 
 
 def between(start: datetime | None, end: datetime | None) -> str:
