@@ -35,7 +35,7 @@ WAITS_TOO_LONG, TIMES_MEDIAN_WAIT = 60.0, 20
 DEATHS, TIMES_MEAN_DEATHS = 5, 3
 QUARTER, DAY = 15, 24 * 60  # minutes
 LOST_WITHIN = 3600.0
-# The slowest loops, the sweeps, have a turn every minute.
+# A turn of a sweep that has much to delete may take a minute or two.
 STALLED_AFTER = 180.0
 
 

@@ -1,11 +1,16 @@
-"""A connection that is not waited for without end: for probes, and for the doctor, while a database hangs."""
+"""Connections that are not waited for without end: for probes and for the doctor, while a database hangs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.waiting.wakeup_sources import private_connection
 
@@ -31,3 +36,37 @@ def bounded_connection(alias: str) -> Iterator[None]:
     finally:
         bounded.close()
         connections[alias] = usual
+
+
+@contextmanager
+def hung_up_after(
+    seconds: float, connection: BaseDatabaseWrapper, cancel: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Call `cancel` if the body takes longer; if that fails, or without it, shut down the socket of the connection.
+
+    The socket is looked up first: the driver of MariaDB refuses calls from another thread while a statement runs.
+    """
+    connection.ensure_connection()
+    driver: Any = connection.connection
+    if not hasattr(driver, "fileno"):  # SQLite has no socket
+        yield
+        return
+    with socket.socket(fileno=os.dup(driver.fileno())) as handle:
+        watchdog = threading.Timer(seconds, _hang_up, [handle, cancel])
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            yield
+        finally:
+            watchdog.cancel()
+            watchdog.join()
+
+
+def _hang_up(handle: socket.socket, cancel: Callable[[], None] | None) -> None:
+    try:
+        if cancel is None:
+            raise InterruptedError
+        cancel()
+    except Exception:
+        with suppress(OSError):  # the server was quicker
+            handle.shutdown(socket.SHUT_RDWR)

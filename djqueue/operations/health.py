@@ -10,10 +10,9 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from djqueue.conf import config
 from djqueue.sql import statements
-from djqueue.waiting.wakeup_sources import answered_in_time
 
 from . import attention, summary
-from .bounded import bounded_connection
+from .bounded import bounded_connection, hung_up_after
 from .summary import WorkerState, WorkerSummary
 
 # Seconds until a database that does not answer is given up; connecting may take as long again.
@@ -58,11 +57,9 @@ def check() -> Health:
     """
     try:
         alias = config().database
-        with bounded_connection(alias):
-            connections[alias].ensure_connection()
-            with answered_in_time(connections[alias], ANSWER_WITHIN):
-                _read_tables()
-                workers = summary.all_workers()
+        with bounded_connection(alias), hung_up_after(ANSWER_WITHIN, connections[alias]):
+            _read_tables()
+            workers = summary.all_workers()
     except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
         return Health([f"{type(error).__name__}: {str(error).strip()}"])
     return Health(_problems(workers), workers)

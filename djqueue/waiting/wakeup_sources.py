@@ -238,9 +238,9 @@ def source_in_use(alias: str) -> str:
 
 
 @contextmanager
-def answered_in_time(connection: BaseDatabaseWrapper, within: float = ANSWER_WITHIN) -> Iterator[None]:
+def answered_in_time(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Close the connection if the body takes too long: a lost server may never respond."""
-    watchdog = threading.Timer(within, hang_up, [connection])
+    watchdog = threading.Timer(ANSWER_WITHIN, hang_up, [connection])
     watchdog.daemon = True
     watchdog.start()
     try:

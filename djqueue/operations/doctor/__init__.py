@@ -5,16 +5,14 @@ It takes no locks and changes no data. It sends one notification, as every worke
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError
 
 from djqueue.conf import config
 from djqueue.operations import attention
-from djqueue.operations.bounded import bounded_connection
+from djqueue.operations.bounded import bounded_connection, hung_up_after
 from djqueue.operations.codes import Code
 from djqueue.operations.findings import Finding, Severity, Subject
 from djqueue.sql import Statements, statements
@@ -38,7 +36,7 @@ LOOKS: dict[str, Look] = {
     "retention": upkeep.retention,
     "counts": upkeep.counts,
 }
-# Seconds after which the server is asked to cancel the statement of a look.
+# Seconds after which the statement of a look is cancelled, or the connection closed if that fails.
 LOOK_WITHIN = 20.0
 
 
@@ -82,10 +80,11 @@ def unreachable(alias: str, error: Exception) -> Finding:
 
 def _looked(name: str, look: Look, database: Statements) -> list[Finding]:
     try:
-        with _cancelled_in_time(database):
+        with hung_up_after(LOOK_WITHIN, database.connection, database.interrupt):
             return list(look(database))
     except Exception as error:  # of any kind: the other looks must follow
-        database.connection.close_if_unusable_or_obsolete()
+        if not database.connection.is_usable():
+            database.connection.close()
         return [
             Finding(
                 code=Code.CHECK_FAILED,
@@ -100,18 +99,3 @@ def _looked(name: str, look: Look, database: Statements) -> list[Finding]:
 
 def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-@contextmanager
-def _cancelled_in_time(database: Statements) -> Iterator[None]:
-    def interrupt() -> None:
-        with suppress(Exception):  # the look may have ended, or the server may be gone
-            database.interrupt()
-
-    watchdog = threading.Timer(LOOK_WITHIN, interrupt)
-    watchdog.daemon = True
-    watchdog.start()
-    try:
-        yield
-    finally:
-        watchdog.cancel()
