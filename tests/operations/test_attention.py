@@ -251,7 +251,7 @@ def test_findings_are_ordered_by_severity_and_bounded(database):
         listed = attention.findings(queues, workers)
     assert len(sent) <= 10
     assert len(listed) <= 9 * attention.MOST
-    assert {finding.code for finding in listed} == {*Code} - {Code.LONG_TRANSACTION}
+    assert {finding.code for finding in listed} == {*[*Code][:9]} - {Code.LONG_TRANSACTION}
     severities = [finding.severity for finding in listed]
     assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING].index)
     with statements_sent() as sent:
