@@ -27,7 +27,7 @@ from .wording import counted, duration, listed
 MOST = 10
 # Scheduled jobs that are read, in the order of their times. Jobs of unknown tasks are tried again within a minute, so
 # they are among the first.
-FIRST_SCHEDULED = 5000
+FIRST_SCHEDULED = 1000
 # The oldest job of a queue waits too long after this time, or so many times the queue's median wait of the last day.
 # The median, because an incident of some hours must not become the usual.
 WAITS_TOO_LONG, TIMES_MEDIAN_WAIT = 60.0, 20
