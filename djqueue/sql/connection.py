@@ -150,7 +150,11 @@ class Connection(ABC):
         with transaction.atomic(using=self.alias):
             yield
 
-    def interrupt(self) -> None:  # noqa: B027 - SQLite has no server that could be asked
+    def session_id(self) -> int | None:
+        """Return how the server knows this connection, if `interrupt` needs it; called by the connection's thread."""
+        return None
+
+    def interrupt(self, session_id: int | None) -> None:  # noqa: B027 - SQLite has no server that could be asked
         """Ask the server to cancel the statement that this connection waits for; called by another thread.
 
         Raise if the server cannot be reached.

@@ -73,19 +73,21 @@ class MySQL(Portable):
         except OperationalError:
             return False
 
-    def interrupt(self) -> None:
+    def session_id(self) -> int | None:
         driver: Any = self.connection.connection
-        if driver is not None:
-            other = self.connection.copy()
-            other.settings_dict["OPTIONS"] = {
-                **other.settings_dict["OPTIONS"],
-                **dict.fromkeys(["connect_timeout", "read_timeout", "write_timeout"], INTERRUPT_WITHIN),
-            }
-            try:
-                with other.cursor() as cursor:
-                    cursor.execute(f"KILL QUERY {driver.thread_id()}")
-            finally:
-                other.close()
+        return int(driver.thread_id())
+
+    def interrupt(self, session_id: int | None) -> None:
+        other = self.connection.copy()
+        other.settings_dict["OPTIONS"] = {
+            **other.settings_dict["OPTIONS"],
+            **dict.fromkeys(["connect_timeout", "read_timeout", "write_timeout"], INTERRUPT_WITHIN),
+        }
+        try:
+            with other.cursor() as cursor:
+                cursor.execute("KILL QUERY %s", [session_id])
+        finally:
+            other.close()
 
     @contextmanager
     def begin(self) -> Iterator[None]:

@@ -251,9 +251,19 @@ def answered_in_time(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 def hang_up(connection: BaseDatabaseWrapper) -> None:
     """Shut down the socket of a connection, so that a thread waiting on it gets an error."""
-    with suppress(Exception):  # SQLite has no socket, and another thread may close the connection
-        driver: Any = connection.connection
-        with socket.socket(fileno=os.dup(driver.fileno())) as handle:
+    with suppress(Exception):  # another thread may close the connection
+        shut_down(socket_of(connection))
+
+
+def socket_of(connection: BaseDatabaseWrapper) -> int | None:
+    """Return the file descriptor of an open connection; None for SQLite, which has none."""
+    driver: Any = connection.connection
+    return int(driver.fileno()) if hasattr(driver, "fileno") else None
+
+
+def shut_down(descriptor: int | None) -> None:
+    if descriptor is not None:
+        with socket.socket(fileno=os.dup(descriptor)) as handle:
             handle.shutdown(socket.SHUT_RDWR)
 
 

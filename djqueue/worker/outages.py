@@ -22,7 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from djqueue.conf import config
 from djqueue.core.log import logger
 from djqueue.sql import statements_on
-from djqueue.waiting.wakeup_sources import hang_up
+from djqueue.waiting.wakeup_sources import shut_down, socket_of
 
 from .threads import Fatal, VitalThread
 
@@ -62,6 +62,11 @@ class Watch:
         self.longest = 0.0
         self.interrupted = False
         self.responded = False  # to any statement
+        self.driver: Any = None
+        # What another thread needs to end a statement. Looked up before one is sent: meanwhile, the driver of MariaDB
+        # refuses calls of other threads.
+        self.session_id: int | None = None
+        self.socket: int | None = None
 
     def answered(self) -> None:
         now = time.monotonic()
@@ -71,6 +76,10 @@ class Watch:
 
     def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         """Wrap a statement; BEGIN, COMMIT and connecting count as part of the statements next to them."""
+        if self.driver is not self.connection.connection:
+            self.driver = self.connection.connection
+            self.session_id = statements_on(self.connection).session_id()
+            self.socket = socket_of(self.connection)
         self.answered()
         try:
             result = execute(sql, params, many, context)
@@ -196,13 +205,15 @@ class Outages:
 def _end(watch: Watch, since: float) -> None:
     """Ask the server to cancel a statement; if it keeps running, close the connection."""
     with suppress(Exception):
-        statements_on(watch.connection).interrupt()
+        statements_on(watch.connection).interrupt(watch.session_id)
     deadline = time.monotonic() + HANG_UP_AFTER
     while time.monotonic() < deadline:
         if watch.since != since:
             return
         time.sleep(0.05)
-    hang_up(watch.connection)
+    if watch.driver is watch.connection.connection:  # else it was closed meanwhile
+        with suppress(OSError):
+            shut_down(watch.socket)
 
 
 def is_outage(error: Exception) -> bool:

@@ -6,6 +6,7 @@ It takes no locks and changes no data. It sends one notification, as every worke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError
@@ -80,7 +81,8 @@ def unreachable(alias: str, error: Exception) -> Finding:
 
 def _looked(name: str, look: Look, database: Statements) -> list[Finding]:
     try:
-        with hung_up_after(LOOK_WITHIN, database.connection, database.interrupt):
+        database.connection.ensure_connection()
+        with hung_up_after(LOOK_WITHIN, database.connection, partial(database.interrupt, database.session_id())):
             return list(look(database))
     except Exception as error:  # of any kind: the other looks must follow
         if not database.connection.is_usable():

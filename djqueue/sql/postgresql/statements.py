@@ -222,7 +222,7 @@ class PostgreSQL(Common):
         if self.notify:
             self.fetch("SELECT pg_notify(%s, '')", [channels.SCHEDULED])
 
-    def interrupt(self) -> None:
+    def interrupt(self, session_id: int | None) -> None:
         driver: Any = self.connection.connection
         if driver is not None:
             driver.cancel_safe(timeout=INTERRUPT_WITHIN)
