@@ -82,8 +82,8 @@ def _number(text: str, names: Mapping[str, int] | None) -> int | None:
 
 def _time(minutes: list[int], hours: list[int]) -> str | None:
     step, every_hour = _step(minutes, 60), len(hours) == 24
-    if step is not None and step > 1 or len(minutes) == 60:
-        every = ngettext("Every minute", "Every %(count)d minutes", step or 1) % {"count": step or 1}
+    if step is not None:
+        every = ngettext("Every minute", "Every %(count)d minutes", step) % {"count": step}
         if every_hour:
             return every
         if _is_range(hours):
