@@ -106,6 +106,7 @@ class ScheduleAdmin(EditingAdmin):
                 "switched_off": schedule_page.switched_off(row),
                 "acts": self.acts_on_page(request, row),
                 "acts_url": self.url("changelist"),
+                "history_url": self.url("history", row.pk),
                 "checkbox": helpers.ACTION_CHECKBOX_NAME,
                 "from_page": FROM_PAGE,
             }

@@ -12,7 +12,7 @@ from djqueue.conf import config
 
 T = TypeVar("T")
 
-TIMES = 300  # a value is kept for so many times as long as it took to compute, so it costs 1/300 of a core
+TIMES = 300  # a value is kept for so many times as long as it took to compute, so it costs at most 1/300 of a core
 LEAST, MOST = 2.0, 60.0  # seconds
 
 
@@ -26,8 +26,8 @@ class Kept(Generic[T]):
 class Cache(Generic[T]):
     """A value per database, computed by one thread at a time while the others get the previous one."""
 
-    def __init__(self, compute: Callable[[], T]) -> None:
-        self.compute = compute
+    def __init__(self, compute: Callable[[], T], times: int = TIMES) -> None:
+        self.compute, self.times = compute, times
         self._kept: dict[str, Kept[T]] = {}
         self._lock = threading.Lock()
 
@@ -55,7 +55,7 @@ class Cache(Generic[T]):
         version, start = time.time_ns() // 1000, time.perf_counter()
         value = self.compute()
         took = time.perf_counter() - start
-        return Kept(value, version, time.monotonic() + min(MOST, max(LEAST, TIMES * took)))
+        return Kept(value, version, time.monotonic() + min(MOST, max(LEAST, self.times * took)))
 
     def forget(self) -> None:
         """Compute the value again when it is needed next: an operator has changed something."""

@@ -34,13 +34,13 @@ def attention(data: Snapshot, links: Links) -> dict[str, Any]:
 
 def queues(data: Snapshot, links: Links) -> dict[str, Any]:
     return {
-        "queues": [queue(row, links) for row in data.queues],
+        "queues": [queue(row, data.at, links) for row in data.queues],
         "more": data.queue_count - len(data.queues),
         "list_url": links.rows(QueueState),
     }
 
 
-def queue(row: QueueRow, links: Links) -> dict[str, Any]:
+def queue(row: QueueRow, now: datetime, links: Links) -> dict[str, Any]:
     one, name = row.summary, row.summary.queue
     act = "resume" if one.paused else "pause"
     counts = [
@@ -54,12 +54,11 @@ def queue(row: QueueRow, links: Links) -> dict[str, Any]:
         "name": name,
         "flagged": row.flagged,
         "state": queue_state(one.paused, one.consumed),
-        "since": display.relative(row.paused_at) if one.paused and row.paused_at else "",
+        "since": display.between(row.paused_at, now) if one.paused and row.paused_at else "",
         "counts": [(number(count), url if count else "") for count, url in counts],
         "oldest": display.duration(one.oldest_pending_seconds),
         "backlog": backlog(row),
         "ended": [number(row.recent.done), number(row.recent.failed), number(row.rates.done), number(row.rates.failed)],
-        "failed": row.recent.failed or row.rates.failed,
         "wait": quantiles(row.rates.wait),
         "run": quantiles(row.rates.run),
         "act": act if act in links.may else "",
@@ -87,13 +86,13 @@ def quantiles(times: Histogram) -> tuple[str, str]:
 def throughput(data: Snapshot, links: Links) -> dict[str, Any]:
     return {
         "charts": [
-            chart(gettext("Last hour, per minute"), data.hour, "H:i"),
-            chart(gettext("Last day, per %(count)d minutes") % {"count": STEP}, data.day, "D H:i"),
+            chart(gettext("Last hour, per minute"), data.hour, 1, "H:i"),
+            chart(gettext("Last day, per %(count)d minutes") % {"count": STEP}, data.day, STEP, "D H:i"),
         ]
     }
 
 
-def chart(title: str, points: Sequence[Point], time_format: str) -> dict[str, Any]:
+def chart(title: str, points: Sequence[Point], minutes: int, time_format: str) -> dict[str, Any]:
     """Return two rows of bars, one for what was done and one for what failed, so that colour is not needed."""
     done, failed = [point.done for point in points], [point.failed for point in points]
     times = [date_format(timezone.localtime(point.at), time_format) for point in points]
@@ -101,23 +100,23 @@ def chart(title: str, points: Sequence[Point], time_format: str) -> dict[str, An
     return {
         "title": title,
         "rows": [
-            lane(title, gettext("Done"), "djq-bar-done", done, times),
-            lane(title, gettext("Failed attempts"), "djq-bar-failed", failed, times),
+            lane(title, gettext("Done"), "djq-bar-done", done, times, minutes),
+            lane(title, gettext("Failed attempts"), "djq-bar-failed", failed, times, minutes),
         ],
         "marks": marks,
     }
 
 
-def lane(title: str, label: str, css: str, counts: Sequence[int], times: Sequence[str]) -> dict[str, Any]:
-    total, most = number(sum(counts)), number(max(counts))
-    said = gettext("%(title)s: %(label)s, %(total)s in total, at most %(most)s") % {
-        "title": title,
+def lane(title: str, label: str, css: str, counts: Sequence[int], times: Sequence[str], minutes: int) -> dict[str, Any]:
+    numbers = {
         "label": label,
-        "total": total,
-        "most": most,
+        "total": number(sum(counts)),
+        "mean": number_format(sum(counts) / (len(counts) * minutes), 1, force_grouping=True),
+        "most": number(max(counts)),
     }
+    said = gettext("%(title)s: %(label)s, %(total)s in total, at most %(most)s") % {"title": title, **numbers}
     bars = [Bar(f"{time}: {number(count)}", [(css, count)]) for time, count in zip(times, counts, strict=True)]
-    return {"label": label, "total": total, "most": most, "svg": charts.bars(said, bars, height=36)}
+    return {**numbers, "svg": charts.bars(said, bars, height=36)}
 
 
 def failures(data: Snapshot, links: Links) -> dict[str, Any]:

@@ -108,7 +108,8 @@ def read_workers() -> Workers:
 
 
 SNAPSHOT = Cache(read_snapshot)
-WORKERS = Cache(read_workers)
+# Cheap, and read more often: a worker that was killed should turn up within 20 seconds.
+WORKERS = Cache(read_workers, times=150)
 
 
 def forget() -> None:
