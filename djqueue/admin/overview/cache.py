@@ -1,4 +1,4 @@
-"""Keep what was computed for so long that computing it costs little, however many people have the page open."""
+"""Keep what was read for so long that reading it costs little, however many people have the page open."""
 
 from __future__ import annotations
 
@@ -12,51 +12,56 @@ from djqueue.conf import config
 
 T = TypeVar("T")
 
-TIMES = 300  # a value is kept for so many times as long as it took to compute, so it costs at most 1/300 of a core
+TIMES = 300  # a value is kept for so many times as long as it took to make it, so it costs at most 1/300 of a core
 LEAST, MOST = 2.0, 60.0  # seconds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kept(Generic[T]):
     value: T
     version: int  # the time in microseconds, so that versions of several processes can be compared
-    until: float  # by time.monotonic()
+    made: float  # by time.monotonic()
+    seconds: float  # that it took to make it; those who render it add theirs
+
+    def lasts(self, times: int) -> float:
+        return min(MOST, max(LEAST, times * self.seconds))
 
 
 class Cache(Generic[T]):
-    """A value per database, computed by one thread at a time while the others get the previous one."""
+    """A value per database, made by one thread at a time while the others get the previous one."""
 
-    def __init__(self, compute: Callable[[], T], times: int = TIMES) -> None:
-        self.compute, self.times = compute, times
+    def __init__(self, make: Callable[[], T], times: int = TIMES) -> None:
+        self.make, self.times = make, times
         self._kept: dict[str, Kept[T]] = {}
         self._lock = threading.Lock()
 
     def get(self) -> Kept[T]:
         alias = config().database
         found = self._kept.get(alias)
-        now = time.monotonic()
-        if found is not None and now < found.until:
+        if found is not None and not self._is_older(found):
             return found
         # A value that nobody has asked for lately is too old to be shown.
-        usable = found is not None and now < found.until + MOST
+        usable = found is not None and not self._is_older(found, MOST)
         if not self._lock.acquire(blocking=not usable):
             assert found is not None
             return found
         try:
             latest = self._kept.get(alias)
-            if latest is not None and time.monotonic() < latest.until:  # computed while this thread waited
-                return latest
-            kept = self._kept[alias] = self._computed()
-            return kept
+            if latest is None or self._is_older(latest):  # otherwise it was made while this thread waited
+                latest = self._kept[alias] = self._made()
+            return latest
         finally:
             self._lock.release()
 
-    def _computed(self) -> Kept[T]:
-        version, start = time.time_ns() // 1000, time.perf_counter()
-        value = self.compute()
-        took = time.perf_counter() - start
-        return Kept(value, version, time.monotonic() + min(MOST, max(LEAST, self.times * took)))
+    def _is_older(self, kept: Kept[T], by: float = 0.0) -> bool:
+        return time.monotonic() >= kept.made + kept.lasts(self.times) + by
+
+    def _made(self) -> Kept[T]:
+        version, start = time.time_ns() // 1000, time.monotonic()
+        value = self.make()
+        end = time.monotonic()
+        return Kept(value, version, end, end - start)
 
     def forget(self) -> None:
-        """Compute the value again when it is needed next: an operator has changed something."""
+        """Make the value again when it is needed next: an operator has changed something."""
         self._kept.clear()

@@ -95,8 +95,9 @@ def throughput(data: Snapshot, links: Links) -> dict[str, Any]:
 def chart(title: str, points: Sequence[Point], minutes: int, time_format: str) -> dict[str, Any]:
     """Return two rows of bars, one for what was done and one for what failed, so that colour is not needed."""
     done, failed = [point.done for point in points], [point.failed for point in points]
-    times = [date_format(timezone.localtime(point.at), time_format) for point in points]
-    marks = [times[0], times[len(times) // 2], gettext("now")]
+    local = [timezone.localtime(point.at) for point in points]
+    times = [f"{at:%H:%M}" for at in local]
+    marks = [*(date_format(at, time_format) for at in (local[0], local[len(local) // 2])), gettext("now")]
     return {
         "title": title,
         "rows": [
@@ -111,11 +112,11 @@ def lane(title: str, label: str, css: str, counts: Sequence[int], times: Sequenc
     numbers = {
         "label": label,
         "total": number(sum(counts)),
-        "mean": number_format(sum(counts) / (len(counts) * minutes), 1, force_grouping=True),
+        "mean": number_format(round(sum(counts) / (len(counts) * minutes), 1), 1, force_grouping=True),
         "most": number(max(counts)),
     }
     said = gettext("%(title)s: %(label)s, %(total)s in total, at most %(most)s") % {"title": title, **numbers}
-    bars = [Bar(f"{time}: {number(count)}", [(css, count)]) for time, count in zip(times, counts, strict=True)]
+    bars = [Bar(f"{time}: {count}", [(css, count)]) for time, count in zip(times, counts, strict=True)]
     return {**numbers, "svg": charts.bars(said, bars, height=36)}
 
 

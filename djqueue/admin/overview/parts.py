@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +69,10 @@ def _part(part: Part, found: Any, viewer: Viewer, links: Links) -> SafeString:
     key = (part.name, viewer)
     version, html = _rendered.get(key, (0, mark_safe("")))
     if version != found.version:
+        start = time.perf_counter()
         values = {"part": part.name, "version": found.version, **part.context(found.value, links)}
         html = render_to_string(f"admin/djqueue/overview/{part.name}.html", values)
+        found.seconds += time.perf_counter() - start
         with _lock:
             if len(_rendered) >= MOST_RENDERED:
                 _rendered.clear()
