@@ -72,6 +72,7 @@ PAGES = {
     "done jobs, a queue, by end": "donejob/?queue=q7&o=9",
     "done jobs, a queue, by end, latest first": "donejob/?queue=q7&o=-9",
     "done jobs, search an error that is not there": "donejob/?q=error:nothing",
+    "overview": "overview/",
     "queues": "queuestate/",
     "workers": "worker/",
     "kv": "kv/",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
+from django.db.models import Model
 
 from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule, Worker
 
@@ -10,11 +13,13 @@ from .dead import DeadJobAdmin
 from .done import DoneJobAdmin
 from .jobs import JobAdmin
 from .kv import KVAdmin
+from .overview.page import Overview, OverviewAdmin
 from .queues import QueueAdmin
 from .schedules import ScheduleAdmin
 from .workers import WorkerAdmin
 
-CLASSES = {
+CLASSES: dict[type[Model], type[admin.ModelAdmin[Any]]] = {
+    Overview: OverviewAdmin,
     Job: JobAdmin,
     DeadJob: DeadJobAdmin,
     DoneJob: DoneJobAdmin,
@@ -30,6 +35,8 @@ __all__ = [
     "DoneJobAdmin",
     "JobAdmin",
     "KVAdmin",
+    "Overview",
+    "OverviewAdmin",
     "QueueAdmin",
     "ScheduleAdmin",
     "WorkerAdmin",

@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _lazy
 from django.utils.translation import ngettext_lazy
 
 from .base import QueueModelAdmin
+from .overview.snapshot import forget
 from .paginator import CAP
 
 CONFIRMED = "confirmed"
@@ -132,7 +133,8 @@ class ActingAdmin(QueueModelAdmin):
                 LogEntry.objects.log_actions(cast(int, request.user.pk), acted_on, act.flag, str(result.logged))
 
     def report(self, request: HttpRequest, act: Act, tally: Tally) -> None:
-        """Show how many rows were changed and how many were skipped."""
+        """Show how many rows were changed and how many were skipped; the overview shows it, too."""
+        forget()
         parts = [str(result.counted) % {"count": tally.results[name]} for name, result in act.results.items()]
         text = ", ".join([*parts, _("%(count)s skipped") % {"count": tally.skipped}]) + "."
         if tally.unfinished:

@@ -87,10 +87,11 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def url(self, view: str, *args: Any, model: Any = None) -> str:
         """Return the URL of a view on this site, or an empty string if the model is not registered on it."""
         opts = (model or self.model)._meta
+        return self.site_url(f"{opts.app_label}_{opts.model_name}_{view}", *args)
+
+    def site_url(self, name: str, *args: Any) -> str:
         try:
-            return reverse(
-                f"admin:{opts.app_label}_{opts.model_name}_{view}", args=args, current_app=self.admin_site.name
-            )
+            return reverse(f"admin:{name}", args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
             return ""
 

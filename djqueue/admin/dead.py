@@ -27,7 +27,7 @@ from djqueue.sql import statements
 from . import display
 from .actions import KEEP, Act, RowResult
 from .error_groups import groups
-from .filters import DiedFilter, ErrorFilter, QueueFilter, TaskFilter
+from .filters import DiedFilter, ErrorFilter, GroupFilter, QueueFilter, TaskFilter
 from .forms import ArgumentsForm, SpreadForm
 from .job_base import JobFieldsAdmin
 
@@ -104,7 +104,7 @@ class DeadJobAdmin(JobFieldsAdmin):
         "queue_column",
         "arguments_column",
     )
-    list_filter = (DiedFilter, QueueFilter, TaskFilter, ErrorFilter)
+    list_filter = (DiedFilter, QueueFilter, TaskFilter, ErrorFilter, GroupFilter)
     sortable_by = ("failed_column",)
     actions = ("requeue", "requeue_edited", "delete")
     acts = (REQUEUE, REQUEUE_EDITED, DELETE)
@@ -148,7 +148,7 @@ class DeadJobAdmin(JobFieldsAdmin):
         if context is not None and "cl" in context:
             allowed = self.get_actions(request)
             context["acts_on_all"] = [act for act in (REQUEUE, DELETE) if act.name in allowed]
-            if "error" not in request.GET and "q" not in request.GET:  # otherwise there is at most one group
+            if not {"error", "group", "q"} & {*request.GET}:  # otherwise there is at most one group
                 context.update(self.groups_context(context["cl"]))
         return response
 
@@ -161,7 +161,7 @@ class DeadJobAdmin(JobFieldsAdmin):
                 "exception": group.exception.rpartition(".")[2],
                 "first": display.ago(group.first),
                 "last": display.ago(group.last),
-                "link": changelist.get_query_string({"task": group.task, "error": group.error}, ["p"]),
+                "link": changelist.get_query_string({"task": group.task, "group": group.error}, ["p"]),
             }
             for group in found
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,8 +17,15 @@ LATEST = 10_000  # dead jobs that are grouped, of those that match the filters
 SHOWN = 10
 LENGTH = 120
 
+MOST_PARTS = 20  # of a pattern, between those that vary
+
 # The parts that vary between errors of the same kind: UUIDs, addresses, long hexadecimal words, numbers.
-_VARIES = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{16,}\b|[0-9]+", re.I)
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_VARIES = re.compile(rf"(?:\b{_UUID}\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{{16,}}\b|[0-9]+|#)+", re.I)
+# The same for databases: these know neither word boundaries nor flags in a common form.
+_HEX = "[0-9a-fA-FxX#]"
+_VARYING = f"({_UUID.replace('a-f', 'a-fA-F').replace('(?:', '(')}|{_HEX}*[0-9#]{_HEX}*)"
+CUT = "…"  # ends a pattern of which only the beginning is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +41,21 @@ class Group:
 def groups(queryset: QuerySet[Any]) -> tuple[list[Group], int]:
     """Return the largest groups of the latest dead jobs, and how many jobs were grouped."""
     latest = queryset.order_by("-failed_at", "-pk")[:LATEST]
+    rows = list(latest.values_list("pk", "task", Left("last_error", 2 * LENGTH), "failed_at"))
+    return group_rows(queryset, rows), len(rows)
+
+
+def group_rows(queryset: QuerySet[Any], rows: Iterable[Any]) -> list[Group]:
+    """Return the largest groups of rows, which are (pk, task, error, failed_at), latest first."""
     found: dict[tuple[str, str], list[Any]] = {}  # the ids and times of each group, latest first
-    grouped = 0
-    for pk, task, error, failed_at in latest.values_list("pk", "task", Left("last_error", 2 * LENGTH), "failed_at"):
+    for pk, task, error, failed_at in rows:
         found.setdefault((task, kind(error)), []).append((pk, failed_at))
-        grouped += 1
     largest = sorted(found.items(), key=lambda group: -len(group[1]))[:SHOWN]
     exceptions = exceptions_of(queryset, [jobs[0][0] for _, jobs in largest])
     return [
         Group(task, error, len(jobs), jobs[-1][1], jobs[0][1], exceptions.get(jobs[0][0], ""))
         for (task, error), jobs in largest
-    ], grouped
+    ]
 
 
 def exceptions_of(queryset: QuerySet[Any], ids: Sequence[Any]) -> dict[Any, str]:
@@ -56,5 +67,17 @@ def exceptions_of(queryset: QuerySet[Any], ids: Sequence[Any]) -> dict[Any, str]
 
 
 def kind(error: str) -> str:
-    """Return the first line of an error as the pattern that `ErrorFilter` matches."""
-    return _VARIES.sub("#", error.partition("\n")[0][:LENGTH])
+    """Return the first line of an error as the pattern that `GroupFilter` matches."""
+    first, newline, _ = error.partition("\n")
+    parts = _VARIES.sub("#", first).split("#")
+    line = "#".join(parts[:MOST_PARTS])
+    is_whole = len(line) <= LENGTH and len(parts) <= MOST_PARTS and (newline or len(error) < 2 * LENGTH)
+    return line if is_whole else line[:LENGTH] + CUT
+
+
+def expression(kind: str) -> str | None:
+    """Return the regular expression of exactly the errors of a kind; None if the text is no kind."""
+    parts = kind.removesuffix(CUT).split("#")
+    if len(parts) > MOST_PARTS or len(kind) > LENGTH + len(CUT):
+        return None
+    return f"^{_VARYING.join(map(re.escape, parts))}" + ("" if kind.endswith(CUT) else "(\n|$)")

@@ -20,6 +20,7 @@ from djqueue.sql import counts, statements
 from djqueue.states import Status
 
 from .display import dotted
+from .error_groups import CUT, expression
 
 RUNNING = "running"  # a claimed job that has started
 MOST_CHOICES = 100
@@ -152,6 +153,13 @@ class DiedFilter(SinceFilter):
         return queryset.filter(failed_at__gte=time)
 
 
+class FailedFilter(SinceFilter):
+    title = _("last failure")
+
+    def compared(self, queryset: QuerySet[Any], time: datetime) -> QuerySet[Any]:
+        return queryset.filter(failed_at__gte=time)
+
+
 class FinishedFilter(SinceFilter):
     title = _("end")
 
@@ -161,7 +169,7 @@ class FinishedFilter(SinceFilter):
 
 
 class ErrorFilter(ValueFilter):
-    """Jobs whose last error matches this pattern, in which # matches anything. The error groups link to it."""
+    """Jobs whose last error matches this pattern, in which # matches anything."""
 
     title = _("error")
     parameter_name = "error"
@@ -174,6 +182,23 @@ class ErrorFilter(ValueFilter):
         if value is None:
             return None
         return queryset.filter(last_error__like=pattern(value)) if storable(value) else queryset.none()
+
+
+class GroupFilter(ErrorFilter):
+    """Jobs whose last error is of this kind, and no others. The error groups link to it."""
+
+    title = _("error group")
+    parameter_name = "group"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        if value is None:
+            return None
+        exact = expression(value)
+        if exact is None or not storable(value):
+            return queryset.none()
+        # The first condition is the cheaper one.
+        return queryset.filter(last_error__like=pattern(value.removesuffix(CUT)), last_error__regex=exact)
 
 
 @ExactTextField.register_lookup

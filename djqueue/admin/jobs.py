@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -16,13 +17,13 @@ from django.utils.translation import gettext_lazy as _
 
 from djqueue.lifecycle.cancel import cancel_many
 from djqueue.lifecycle.requeue import reschedule_many
-from djqueue.models import Job
+from djqueue.models import Job, Worker
 from djqueue.sql import statements
 from djqueue.states import CancelOutcome, Status
 
 from . import display
 from .actions import KEEP, Act, RowResult
-from .filters import ErrorsFilter, LateFilter, LiveStatusFilter, QueueFilter, TaskFilter
+from .filters import ErrorsFilter, FailedFilter, GroupFilter, LateFilter, LiveStatusFilter, QueueFilter, TaskFilter
 from .forms import RescheduleForm
 from .job_base import JobFieldsAdmin
 
@@ -99,7 +100,7 @@ class JobAdmin(JobFieldsAdmin):
         "run_column",
         "worker_column",
     )
-    list_filter = (LiveStatusFilter, QueueFilter, TaskFilter, ErrorsFilter, LateFilter)
+    list_filter = (LiveStatusFilter, QueueFilter, TaskFilter, ErrorsFilter, FailedFilter, GroupFilter, LateFilter)
     actions = ("run_now", "cancel", "reschedule")
     acts = (RUN_NOW, CANCEL, RESCHEDULE)
     act_fields = ("id", "task", "queue", "status", "cancel_requested")
@@ -151,4 +152,5 @@ class JobAdmin(JobFieldsAdmin):
 
     @admin.display(description=_("worker"))
     def worker_column(self, obj: Job) -> str:
-        return obj.worker or display.NOTHING
+        url = obj.worker and self.url("change", quote(obj.worker), model=Worker)
+        return format_html('<a href="{}">{}</a>', url, obj.worker) if url else obj.worker or display.NOTHING

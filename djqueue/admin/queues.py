@@ -25,6 +25,8 @@ from djqueue.sql import counts, statements, workers
 from . import display
 from .actions import CONFIRMED, Act, ActingAdmin, RowResult, Tally
 
+FROM_OVERVIEW = "from_overview"  # field: return to the overview afterwards
+
 
 def pause(queues: Sequence[QueueState], options: Mapping[str, Any]) -> dict[str, str]:
     return _switch(queues, paused=True)
@@ -142,32 +144,47 @@ class QueueAdmin(ActingAdmin):
         }
 
     def pause_or_resume(self, request: HttpRequest) -> HttpResponse:
-        act = self.acts.get(request.POST.get("act", ""))
-        if act is None:
-            raise BadRequest("act must be 'pause' or 'resume'.")
+        act, queue = self.requested(request)
         if not self.has_own_permission(request, act.name):
             raise PermissionDenied
-        state = QueueState(queue=request.POST.get("queue", ""))
+        state = QueueState(queue=queue)
+        back = self.back_url(request)
         if CONFIRMED not in request.POST:
             return self.confirmation_page(
                 request,
                 act,
                 forms.Form(),
-                hidden=[("act", act.name), ("queue", state.queue), (CONFIRMED, "yes")],
+                hidden=[
+                    *(("act", act.name), ("queue", state.queue), (CONFIRMED, "yes")),
+                    *((name, "1") for name in (FROM_OVERVIEW,) if name in request.POST),
+                ],
                 count=1,
                 sample=[state],
-                back=request.get_full_path(),
+                back=back,
             )
         try:
             changed = act.perform([state], {})
         except InvalidOption as error:
             self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
+            return HttpResponseRedirect(back)
         self.log(request, act, [state], changed)
         tally = Tally()
         tally.add([state], changed)
         self.report(request, act, tally)
-        return HttpResponseRedirect(request.get_full_path())
+        return HttpResponseRedirect(back)
+
+    def requested(self, request: HttpRequest) -> tuple[Act, str]:
+        """Return the act and the queue. The buttons of the overview share a form, so each names both in one field."""
+        for act in self.acts.values():
+            if act.name in request.POST:
+                return act, request.POST[act.name]
+        if (act_named := self.acts.get(request.POST.get("act", ""))) is None:
+            raise BadRequest("act must be 'pause' or 'resume'.")
+        return act_named, request.POST.get("queue", "")
+
+    def back_url(self, request: HttpRequest) -> str:
+        overview = self.site_url("djqueue_overview_changelist") if FROM_OVERVIEW in request.POST else ""
+        return overview or request.get_full_path()
 
 
 def queue_state(paused: bool, consumed: bool) -> str:

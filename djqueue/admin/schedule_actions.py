@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from django.contrib.admin.models import DELETION
@@ -16,6 +17,7 @@ from djqueue.models import Schedule
 from .actions import KEEP, Act, RowResult
 
 REFUSALS = "refusals"  # key in the options: a list that collects why rows were skipped
+BY = "by"  # key in the options: the name of the user
 
 
 def each(
@@ -42,7 +44,7 @@ def enable(rows: Sequence[Schedule], options: Mapping[str, Any]) -> dict[int, st
 def disable(rows: Sequence[Schedule], options: Mapping[str, Any]) -> dict[int, str]:
     # A schedule that was disabled because of a problem is not yet disabled by an operator.
     on = [row for row in rows if row.enabled or row.problem]
-    return each(schedules.disable, on, options, "disabled")
+    return each(partial(schedules.disable, by=options[BY]), on, options, "disabled")
 
 
 def run_now(rows: Sequence[Schedule], options: Mapping[str, Any]) -> dict[int, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin import helpers
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
@@ -17,10 +18,10 @@ from djqueue.core import masking
 from djqueue.models import Job, Schedule
 from djqueue.sql import statements
 
-from . import display
-from .actions import Act, Tally
+from . import display, schedule_page
+from .actions import FROM_PAGE, Act, Tally
 from .editing import EditingAdmin
-from .schedule_actions import DELETE, DISABLE, ENABLE, REFUSALS, RUN_NOW
+from .schedule_actions import BY, DELETE, DISABLE, ENABLE, REFUSALS, RUN_NOW
 from .schedule_form import ScheduleForm
 
 FROM_CODE = _(
@@ -41,7 +42,7 @@ SHOWN_RULE: Sections = [
     (_("Job"), {"fields": ("task", "arguments", "queue", "priority")}),
     (_("Missed slots and overlap"), {"fields": LATE}),
 ]
-STATE = ("problem", "next_time", "last_time", "last_job", "origin", "created_time", "updated_time")
+STATE = ("origin", "created_time", "updated_time")
 
 
 class ScheduleAdmin(EditingAdmin):
@@ -62,8 +63,6 @@ class ScheduleAdmin(EditingAdmin):
     action_batch = 50  # each row is a transaction of its own
     starts_time = display.time_of("starts_at", _("starts at"))
     ends_time = display.time_of("ends_at", _("ends at"))
-    next_time = display.time_of("next_at", _("next run at"))
-    last_time = display.time_of("last_at", _("last run at"))
     created_time = display.time_of("created_at", _("created at"))
     updated_time = display.time_of("updated_at", _("updated at"))
 
@@ -94,15 +93,44 @@ class ScheduleAdmin(EditingAdmin):
     def save_model(self, request: HttpRequest, obj: Schedule, form: Any, change: bool) -> None:
         """Save through the API, which locks the row (workers write it too) and computes the next slot."""
         if change:
-            statements().own_transaction(lambda: apply(form))
+            statements().own_transaction(lambda: apply(form, request.user.get_username()))
         else:
             obj.pk = schedules.create(**form.definition, enabled=form.cleaned_data["enabled"]).pk
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        row = kwargs.get("obj")
+        if row is not None:
+            context |= {
+                "row": row,
+                "facts": schedule_page.facts(row, row.last_job_id and self.url("change", row.last_job_id, model=Job)),
+                "switched_off": schedule_page.switched_off(row),
+                "acts": self.acts_on_page(request, row),
+                "acts_url": self.url("changelist"),
+                "history_url": self.url("history", row.pk),
+                "checkbox": helpers.ACTION_CHECKBOX_NAME,
+                "from_page": FROM_PAGE,
+            }
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def acts_on_page(self, request: HttpRequest, row: Schedule) -> list[Act]:
+        allowed = self.get_actions(request)
+        switch = DISABLE if row.enabled else ENABLE
+        acts = [RUN_NOW, switch] if is_from_code(row) else [RUN_NOW, switch, DELETE]
+        return [act for act in acts if act.name in allowed]
+
+    def return_url(self, request: HttpRequest) -> str:
+        """Return to the list after a deletion from the page."""
+        page = request.POST.get(FROM_PAGE)
+        if page and self.get_object(request, page) is None:
+            return self.url("changelist")
+        return super().return_url(request)
 
     # Actions
 
     def carry_out(self, request: HttpRequest, queryset: QuerySet[Any], act: Act, options: Mapping[str, Any]) -> Tally:
         refusals: list[str] = []
-        tally = super().carry_out(request, queryset, act, {**options, REFUSALS: refusals})
+        given = {**options, REFUSALS: refusals, BY: request.user.get_username()}
+        tally = super().carry_out(request, queryset, act, given)
         for reason in refusals[:MOST_REASONS]:
             self.message_user(request, reason, messages.WARNING)
         return tally
@@ -135,9 +163,7 @@ class ScheduleAdmin(EditingAdmin):
 
     @admin.display(description=_("rule"))
     def rule(self, obj: Schedule) -> str:
-        if obj.cron:
-            return format_html('<span class="djq-mono">{}</span> {}', obj.cron, obj.timezone)
-        return gettext("every %(time)s") % {"time": display.duration(obj.every)}
+        return schedule_page.rule(obj)
 
     @admin.display(description=_("arguments"))
     def arguments(self, obj: Schedule) -> str:
@@ -148,16 +174,9 @@ class ScheduleAdmin(EditingAdmin):
     def origin(self, obj: Schedule) -> str:
         return gettext("no longer") if obj.removed_from_code else display.yes_or_no(obj.from_code)
 
-    @admin.display(description=_("last job"))
-    def last_job(self, obj: Schedule) -> str:
-        if obj.last_job_id is None:
-            return display.NOTHING
-        url = self.url("change", obj.last_job_id, model=Job)
-        return format_html('<a href="{}">{}</a>', url, obj.last_job_id) if url else str(obj.last_job_id)
-
-    @admin.display(description=_("enabled"), boolean=True)
-    def enabled_column(self, obj: Schedule) -> bool:
-        return obj.enabled
+    @admin.display(description=_("enabled"))
+    def enabled_column(self, obj: Schedule) -> str:
+        return gettext("yes") if obj.enabled else schedule_page.switched_off(obj)
 
     @admin.display(description=_("next run"))
     def next_column(self, obj: Schedule) -> str:
@@ -176,10 +195,10 @@ def is_from_code(row: Schedule) -> bool:
     return row.from_code and not row.removed_from_code
 
 
-def apply(form: ScheduleForm) -> None:
+def apply(form: ScheduleForm, by: str) -> None:
     """Save the changed fields. An update may re-enable a schedule that disabled itself; the form's value wins."""
     name, enabled, wanted = form.instance.name, form.initial["enabled"], form.cleaned_data["enabled"]
     if form.changes:
         enabled = schedules.update(name, **form.changes).enabled
     if enabled != wanted:
-        (schedules.enable if wanted else schedules.disable)(name)
+        schedules.enable(name) if wanted else schedules.disable(name, by)

@@ -17,7 +17,7 @@ from djqueue.sql import Statements, statements
 from .definition import Given, problems, validate
 from .fire import job_of, seconds_until_next
 from .in_code import declarations, schedule, synchronise
-from .rows import columns, definition_of, next_slot, write
+from .rows import columns, definition_of, mark_disabled, mark_enabled, next_slot, write
 
 if TYPE_CHECKING:
     from djqueue.models import Schedule
@@ -70,16 +70,17 @@ def enable(name: str) -> Schedule:
         definition = validate(**columns(row))
         if not row.enabled or row.next_at is None:
             row.next_at = next_slot(row, definition, database.now())
-        row.enabled, row.problem = True, ""
+        mark_enabled(row)
 
     return _save_changed(name, change)
 
 
-def disable(name: str) -> Schedule:
-    """Disable a schedule until `enable` is called; a deployment does not enable it."""
+def disable(name: str, by: str = "") -> Schedule:
+    """Disable a schedule until `enable` is called; a deployment does not enable it. `by` says who does so."""
 
     def change(row: Schedule, database: Statements) -> None:
-        row.enabled, row.problem, row.next_at = False, "", None
+        if row.enabled or row.problem:  # otherwise an operator has disabled it before
+            mark_disabled(row, database.now(), by=by)
 
     return _save_changed(name, change)
 

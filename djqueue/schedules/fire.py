@@ -159,7 +159,7 @@ def _plan(row: Schedule, now: datetime) -> Firing:
         firing.jobs = [job_of(definition, slot, _run_at(definition, slot, now)) for slot in slots]
         row.next_at = definition.not_after_its_end(rule.next(now))
     except (DjqueueError, OverflowError) as error:
-        disable_with(row, error)
+        disable_with(row, error, now)
     return firing
 
 

@@ -109,7 +109,7 @@ def _new_row(definition: Definition, now: datetime) -> Schedule:
 def _apply(row: Schedule, definitions: Mapping[str, Definition | None], now: datetime) -> bool:
     """Apply the declaration to a row; return False if nothing changed."""
     if row.name not in definitions:
-        return _disable(row)
+        return _disable(row, now)
     definition = definitions[row.name]
     if definition is None:
         return False
@@ -127,7 +127,7 @@ def _texts(source: Definition | Schedule) -> dict[str, Any]:
     return columns(source) | {name: payload.encode_typed(getattr(source, name), name) for name in ("args", "kwargs")}
 
 
-def _disable(row: Schedule) -> bool:
+def _disable(row: Schedule, now: datetime) -> bool:
     """Disable a schedule that is no longer declared; return False if this was done before.
 
     It is done once only, because an operator may have enabled the schedule since.
@@ -136,5 +136,5 @@ def _disable(row: Schedule) -> bool:
         return False
     row.removed_from_code = True
     if row.enabled:
-        row.enabled, row.problem = False, REMOVED
+        row.enabled, row.problem, row.disabled_at = False, REMOVED, now
     return True

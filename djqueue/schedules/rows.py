@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from djqueue.core.log import logger
+from djqueue.core.options import MAX_NAME
 from djqueue.exceptions import InvalidOption
 
 from .definition import FIELDS, Definition, define
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # A change of one of these columns moves the next slot.
 _WHEN = ["cron", "every", "timezone", "starts_at", "ends_at"]
+# What firing changes.
+_MOVED = ["next_at", "last_at", "last_job_id", "enabled", "problem", "disabled_at", "disabled_by"]
 
 
 def columns(source: Definition | Schedule) -> dict[str, Any]:
@@ -37,7 +40,7 @@ def write(row: Schedule, definition: Definition, now: datetime) -> None:
     for name, value in new.items():
         setattr(row, name, value)
     if row.problem:
-        row.enabled, row.problem = True, ""
+        mark_enabled(row)
     if row.enabled and (moved or row.next_at is None):
         set_next(row, definition, now)
 
@@ -47,7 +50,7 @@ def set_next(row: Schedule, definition: Definition, now: datetime) -> None:
     try:
         row.next_at = next_slot(row, definition, now)
     except InvalidOption as error:
-        disable_with(row, error)
+        disable_with(row, error, now)
 
 
 def next_slot(row: Schedule, definition: Definition, now: datetime) -> datetime:
@@ -55,9 +58,18 @@ def next_slot(row: Schedule, definition: Definition, now: datetime) -> datetime:
     return definition.first_slot(max(now, row.last_at or now))
 
 
-def disable_with(row: Schedule, problem: object) -> None:
+def mark_enabled(row: Schedule) -> None:
+    row.enabled, row.problem, row.disabled_at, row.disabled_by = True, "", None, ""
+
+
+def mark_disabled(row: Schedule, now: datetime, *, by: str = "", problem: str = "") -> None:
+    row.enabled, row.problem, row.next_at = False, problem, None
+    row.disabled_at, row.disabled_by = now, by[:MAX_NAME]
+
+
+def disable_with(row: Schedule, problem: object, now: datetime) -> None:
     """Disable a schedule because of a problem; a row without one was disabled by an operator."""
-    row.enabled, row.problem, row.next_at = False, str(problem), None
+    mark_disabled(row, now, problem=str(problem))
     logger.warning("schedule disabled schedule=%s problem=%s", row.name, problem)
 
 
@@ -82,10 +94,8 @@ def next_due(database: Statements) -> tuple[datetime | None, datetime]:
 
 def move(database: Statements, rows: Iterable[Schedule]) -> None:
     """Save the columns that firing changes, to locked rows. executemany is several times cheaper than bulk_update."""
-    values = [[row.next_at, row.last_at, row.last_job_id, row.enabled, row.problem, row.pk] for row in rows]
     with database.connection.cursor() as cursor:
         cursor.executemany(
-            "UPDATE djqueue_schedule SET next_at = %s, last_at = %s, last_job_id = %s, enabled = %s, problem = %s "
-            "WHERE id = %s",
-            [[database.adapt(value) for value in row] for row in values],
+            f"UPDATE djqueue_schedule SET {', '.join(f'{name} = %s' for name in _MOVED)} WHERE id = %s",
+            [[database.adapt(getattr(row, name)) for name in (*_MOVED, "pk")] for row in rows],
         )

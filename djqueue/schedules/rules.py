@@ -51,7 +51,7 @@ class Cron:
     def __init__(self, text: str, timezone: str) -> None:
         self.text = text
         self.zone = zone(timezone)
-        fields = _fields(text)
+        fields = fields_of(text)
         try:
             self._croniter = croniter(" ".join(fields), datetime(2000, 1, 1))
         except (CroniterError, ValueError, KeyError) as error:
@@ -174,7 +174,7 @@ def _after(rule: Rule, slot: datetime) -> Iterator[datetime]:
         yield slot
 
 
-def _fields(text: str) -> list[str]:
+def fields_of(text: str) -> list[str]:
     if not isinstance(text, str) or len(text) > MAX_LENGTH or not text.isascii():
         raise InvalidOption(f"cron must be a cron rule such as '*/5 * * * *', got {text!r:.80}")
     lowered = text.lower().strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -11,12 +12,15 @@ from django.test import Client
 
 import djqueue
 from djqueue import schedules
+from djqueue.admin import schedule_page
+from djqueue.admin.display import MARKS
 from djqueue.admin.schedule_form import digest
+from djqueue.core.uuid7 import uuid7
 from djqueue.models import Job, Schedule
 from djqueue.schedules import in_code
 from tests.admin.test_pages import HOSTILE, assert_harmless
 from tests.admin.tools import SCHEDULE, Cells, Person, words
-from tests.factories import ScheduleFactory, ago
+from tests.factories import DeadJobFactory, JobFactory, ScheduleFactory, ago
 from tests.tools import database_now, rows
 
 pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
@@ -470,3 +474,86 @@ def test_markup_is_shown_escaped_in_forms_and_errors(boss):
     for name in ("enable", "disable", "run_now", "delete"):
         assert_harmless(boss.ask("schedule", name, row.pk))
         assert_harmless(boss.do("schedule", name, row.pk))
+
+
+# The top of the page
+
+
+def test_page_shows_rule_next_times_and_last_job(boss):
+    schedules.create("s", task=ADD, cron="30 2 * * mon-fri", timezone="America/New_York", args=[1])
+    handle = schedules.run_now("s")
+    assert "○ pending" in words(boss.page("schedule", only().pk))
+    [job] = djqueue.Queue("default").claim()
+    assert "▶" in words(boss.page("schedule", only().pk))
+    job.ack()
+    page = boss.page("schedule", only().pk)
+    text = words(page)
+    assert "Rule At 02:30, Monday to Friday 30 2 * * mon-fri America/New_York" in text
+    assert (
+        len(
+            re.findall(
+                r"(Mon|Tue|Wed|Thu|Fri) \d{4}-\d\d-\d\d 02:30:00 E[SD]T \d{4}-\d\d-\d\d \d\d:30:00 CES?T, in", text
+            )
+        )
+        == 5
+    )
+    assert f"{handle.id} ✔ done ran for" in text
+    assert [act.name for act in page.context["acts"]] == ["run_now", "disable", "delete"]
+
+
+def test_page_shows_the_last_job_of_any_state(boss):
+    row = ScheduleFactory(next_at=ago(-60))
+    for job in (
+        DeadJobFactory(claimed_at=ago(9), failed_at=ago(4)),
+        JobFactory(claimed=True),
+        JobFactory(scheduled=True),
+    ):
+        rows(Schedule).update(last_job_id=job.pk, last_at=ago(10))
+        assert f"{job.pk} {MARKS[str(job.status) if job.status != 'claimed' else 'running']}" in words(
+            boss.page("schedule", row.pk)
+        )
+    rows(Schedule).update(last_job_id=uuid7())
+    assert "no longer kept" in words(boss.page("schedule", row.pk))
+
+
+def test_times_after_the_end_are_not_shown(boss):
+    row = ScheduleFactory(cron="", every=3600, next_at=ago(-60), ends_at=ago(-60 - 7200))
+    assert len(schedule_page.next_times(row)) == 3
+    assert schedule_page.next_times(ScheduleFactory(cron="0 0 31 2 *", next_at=row.next_at)) == []
+    assert boss.page("schedule", row.pk).status_code == 200
+    rows(Schedule).update(timezone="Mars", cron="x", every=None)
+    assert boss.page("schedule", row.pk).status_code == 200
+
+
+def test_problem_is_a_note_at_the_top_of_the_page(boss):
+    row = ScheduleFactory(enabled=False, problem="no task named 'x' is registered", disabled_at=ago(90))
+    text = words(boss.page("schedule", row.pk))
+    assert "Problem: no task named 'x' is registered disabled by djqueue, because of a problem, 1 min 30 s ago" in text
+    assert "disabled by djqueue, because of a problem" in boss.text("schedule")
+
+
+def test_schedule_is_switched_run_and_deleted_from_its_page(boss):
+    row = ScheduleFactory(next_at=ago(-60))
+    page = {"from_page": row.pk}
+    response = boss.do("schedule", "disable", row.pk, **page)
+    assert response.redirect_chain[-1][0] == f"/admin/djqueue/schedule/{row.pk}/change/"
+    assert f"disabled by {boss.user.username}, " in words(response)
+    assert only().disabled_by == boss.user.username
+    assert [act.name for act in response.context["acts"]] == ["run_now", "enable", "delete"]
+    assert "disabled by" in boss.text("schedule")
+    boss.do("schedule", "enable", row.pk, **page)
+    assert (only().enabled, only().disabled_by) == (True, "")
+    boss.do("schedule", "run_now", row.pk, **page)
+    assert rows(Job).count() == 1
+    edit(boss, only(), enabled=None)
+    assert only().disabled_by == boss.user.username
+    gone = boss.do("schedule", "delete", row.pk, **page)
+    assert gone.redirect_chain[-1][0] == "/admin/djqueue/schedule/"
+    assert not rows(Schedule).exists()
+
+
+def test_page_offers_only_what_is_allowed(people, declared):
+    row = declared()
+    assert people("view_schedule").page("schedule", row.pk).context["acts"] == []
+    person = people("view_schedule", "run_schedule", "delete_schedule", "change_schedule")
+    assert [act.name for act in person.page("schedule", row.pk).context["acts"]] == ["run_now", "disable"]

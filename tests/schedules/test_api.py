@@ -16,6 +16,7 @@ from djqueue.core.channels import SCHEDULED
 from djqueue.models import Job, Schedule
 from djqueue.waiting.wakeup_sources import Listen
 from tests.app.tasks import add
+from tests.conftest import PLAIN
 from tests.factories import ScheduleFactory
 from tests.tools import claim_one, database_now, in_thread, in_threads, rows
 
@@ -326,3 +327,36 @@ def test_a_fired_job_wakes_the_workers(database):
         source.close()
         os.close(read)
         os.close(write)
+
+
+def test_who_disabled_a_schedule_and_when_is_kept_until_it_is_enabled(database):
+    schedules.create("s", task=add, every=3600)
+    assert (row().disabled_at, row().disabled_by) == (None, "")
+    before = database_now()
+    schedules.disable("s", by="ada")
+    assert before <= row().disabled_at <= database_now()
+    assert row().disabled_by == "ada"
+    schedules.disable("s", by="grace")  # it was disabled already
+    assert row().disabled_by == "ada"
+    schedules.enable("s")
+    assert (row().disabled_at, row().disabled_by) == (None, "")
+    schedules.disable("s", "x" * 300)
+    assert row().disabled_by == "x" * 255
+    async_to_sync(schedules.aenable)("s")
+    async_to_sync(schedules.adisable)("s", by="grace")
+    assert row().disabled_by == "grace"
+
+
+@pytest.mark.databases(*PLAIN)
+def test_a_schedule_that_disables_itself_says_when_and_an_operator_can_confirm_it(database):
+    ScheduleFactory(name="s", cron="0 0 31 2 *", next_at=database_now())
+    before = database_now()
+    maintenance.fire_schedules()
+    assert "never matches a date" in row().problem
+    assert before <= row().disabled_at <= database_now()
+    assert row().disabled_by == ""
+    schedules.disable("s", by="ada")
+    assert (row().problem, row().disabled_by) == ("", "ada")
+    rows(Schedule).update(problem="x", disabled_by="")
+    schedules.update("s", cron="0 0 28 2 *")
+    assert (row().enabled, row().disabled_at, row().disabled_by) == (True, None, "")

@@ -249,3 +249,16 @@ def test_schedules_may_be_declared_before_apps_are_ready():
     env = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.stdout == "schedule\n", done.stderr
+
+
+@pytest.mark.databases("postgresql", "sqlite", "mysql")
+def test_a_schedule_that_is_no_longer_declared_says_since_when_it_is_disabled(database):
+    declare(every=60)
+    schedules.synchronise()
+    undeclare()
+    schedules.synchronise()
+    assert (row().enabled, row().problem, row().disabled_by) == (False, in_code.REMOVED, "")
+    assert row().disabled_at <= database_now()
+    declare(every=60)
+    schedules.synchronise()
+    assert (row().enabled, row().disabled_at) == (True, None)
