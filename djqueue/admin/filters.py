@@ -7,21 +7,20 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Lookup, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from djqueue.conf import config
 from djqueue.core import registry
 from djqueue.core.payload import storable
-from djqueue.fields import ExactTextField
 from djqueue.models import DeadJob, DoneJob
-from djqueue.sql import counts, statements
+from djqueue.operations.search import RUNNING, pattern
+from djqueue.operations.search import queues_of as queues_of
+from djqueue.sql import statements
 from djqueue.states import Status
 
 from .display import dotted
 
-RUNNING = "running"  # a claimed job that has started
 MOST_CHOICES = 100
 
 
@@ -174,26 +173,3 @@ class ErrorFilter(ValueFilter):
         if value is None:
             return None
         return queryset.filter(last_error__like=pattern(value)) if storable(value) else queryset.none()
-
-
-@ExactTextField.register_lookup
-class Like(Lookup):
-    lookup_name = "like"
-
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
-        left, left_params = self.process_lhs(compiler, connection)
-        right, right_params = self.process_rhs(compiler, connection)
-        return f"{left} LIKE {right} ESCAPE '!'", (*left_params, *right_params)
-
-
-def pattern(text: str) -> str:
-    for special in "!%_":
-        text = text.replace(special, f"!{special}")
-    return text.replace("#", "%") + "%"
-
-
-def queues_of(model: Any) -> Iterable[str]:
-    """Return the queues of a table."""
-    if model is DeadJob or model is DoneJob:
-        return statements().queues_in(model._meta.db_table)
-    return counts.live_names(statements()) | set(config().queues)

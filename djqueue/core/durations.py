@@ -1,9 +1,12 @@
-"""Durations as callers pass them: a number of seconds or a timedelta."""
+"""Durations: as callers pass them (a number of seconds or a timedelta), as they are typed, and as they are shown."""
 
 from __future__ import annotations
 
 import math
+import re
 from datetime import timedelta
+
+from django.utils.translation import gettext as _
 
 from djqueue.exceptions import InvalidOption
 
@@ -11,6 +14,10 @@ Duration = float | timedelta
 
 # Every database can add this much to the current time without overflow.
 MAX_SECONDS = 100 * 366 * 86400.0
+
+# The units in which a duration can be typed, in seconds.
+UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_TYPED = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([a-z]*)")
 
 
 def seconds(value: Duration, name: str) -> float:
@@ -26,3 +33,42 @@ def within_range(value: float, name: str) -> float:
     if math.isnan(value) or not 0 <= value <= MAX_SECONDS:
         raise InvalidOption(f"{name} must be between 0 seconds and 100 years, got {value}")
     return value
+
+
+def parse(text: str) -> float | None:
+    """Return the seconds of a typed duration such as 90, 30s, 5m, 2h, 1d or 1w; None if it is not one."""
+    typed = _TYPED.fullmatch(text.strip().lower())
+    if typed is None or typed[2] not in UNITS:
+        return None
+    value = float(typed[1]) * UNITS[typed[2]]
+    return value if value <= MAX_SECONDS else None
+
+
+def readable(seconds: float) -> str:
+    """Return a duration in at most two units: 12 ms, 3.4 s, 5 min, 2 h 10 min, 3 d 4 h."""
+    if seconds < 1:
+        return _("%(count)d ms") % {"count": max(0, round(seconds * 1000))}
+    if seconds < 60:
+        return _("%(count).1f s") % {"count": seconds}
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return (
+            _("%(m)d min %(s)d s") % {"m": minutes, "s": rest}
+            if rest and minutes < 10
+            else _("%(m)d min") % {"m": minutes}
+        )
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes}
+    return _("%(d)d d %(h)d h") % {"d": hours // 24, "h": hours % 24}
+
+
+def short(seconds: float) -> str:
+    """Return a duration in one unit, for the columns of a table: 12 ms, 3.4 s, 5 min, 2.2 h, 3 d."""
+    if seconds < 59.95:
+        return readable(seconds)
+    if seconds < 3570:
+        return _("%(m)d min") % {"m": round(seconds / 60)}
+    if seconds < 2 * 86400:
+        return _("%(count).1f h") % {"count": seconds / 3600}
+    return _("%(d)d d") % {"d": seconds // 86400}
