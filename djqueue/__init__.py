@@ -48,6 +48,8 @@ from .jobs import (
     wait_for_jobs,
 )
 from .lifecycle.claim import ClaimedJob
+from .operations.estimate import Estimate, aestimate, estimate
+from .operations.explain import Explanation, aexplain, explain
 from .queue import Queue, aqueues, astats, queues, stats
 from .schedules import schedule
 from .states import HIGH, LOW, NORMAL, CancelOutcome, Status
@@ -68,6 +70,8 @@ __all__ = [
     "DuplicateJob",
     "DuplicateSchedule",
     "DuplicateTask",
+    "Estimate",
+    "Explanation",
     "Exponential",
     "Fixed",
     "InvalidArguments",
@@ -98,6 +102,8 @@ __all__ = [
     "aenqueue",
     "aenqueue_again",
     "aenqueue_many",
+    "aestimate",
+    "aexplain",
     "aget_job",
     "apublish",
     "aqueues",
@@ -112,6 +118,8 @@ __all__ = [
     "enqueue",
     "enqueue_again",
     "enqueue_many",
+    "estimate",
+    "explain",
     "get_job",
     "kv",
     "maintenance",

@@ -270,6 +270,8 @@ CALLS: dict[str, Call] = {
     "djqueue.aenqueue": lambda: djqueue.aenqueue(add.name, [1]),
     "djqueue.aenqueue_many": lambda: djqueue.aenqueue_many([add.call(1), add.call(2)]),
     "djqueue.aget_job": lambda: then(handle, djqueue.aget_job),
+    "djqueue.aexplain": lambda: then(handle, djqueue.aexplain),
+    "djqueue.aestimate": lambda: then(handle, djqueue.aestimate),
     "djqueue.acancel": lambda: then(handle, djqueue.acancel),
     "djqueue.arequeue": lambda: then(dead, djqueue.arequeue),
     "djqueue.aenqueue_again": lambda: then(done, djqueue.aenqueue_again),

@@ -50,7 +50,8 @@ def _bar(bar: Bar, left: float, step: float, scale: float, height: float) -> Saf
             size = (f"{left + step * 0.1:.2f}", f"{bottom:.2f}", f"{step * 0.8:.2f}", f"{tall:.2f}")
             drawn.append(format_html('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>', css_class, *size))
     # The whole height can be pointed at, also above a small bar.
-    space = format_html('<rect class="djq-space" x="{:.2f}" y="0" width="{:.2f}" height="{}"/>', left, step, height)
+    place = (f"{left:.2f}", f"{step:.2f}", height)
+    space = format_html('<rect class="djq-space" x="{}" y="0" width="{}" height="{}"/>', *place)
     content = format_html("<g><title>{}</title>{}{}</g>", bar.title, space, _joined(drawn))
     return format_html('<a href="{}">{}</a>', bar.url, content) if bar.url else content
 

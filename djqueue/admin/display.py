@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from djqueue.core import durations
+from djqueue.core.durations import in_words
 from djqueue.operations.values import as_text as as_text
 from djqueue.operations.values import pretty_json as pretty_json
 from djqueue.operations.values import short_arguments as short_arguments
@@ -68,8 +68,8 @@ def yes_or_no(value: bool) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in at most two units: 12 ms, 3.4 s, 5 min, 2 h 10 min, 3 d 4 h."""
-    return NOTHING if seconds is None else durations.readable(seconds)
+    """Return a duration in at most two units."""
+    return NOTHING if seconds is None else in_words(seconds)
 
 
 def between(start: datetime | None, end: datetime | None) -> str:

@@ -25,7 +25,7 @@ from djqueue.core import masking
 from djqueue.models import QueueState
 from djqueue.states import Status
 
-from . import display, log, search, timeline
+from . import display, latest, log, neighbours, search, timeline
 from .actions import FROM_PAGE, Act, ActingAdmin, Tally
 from .log import TABLES
 from .paginator import CAP
@@ -195,6 +195,7 @@ class JobFieldsAdmin(ActingAdmin):
     def page_context(self, request: HttpRequest, job: Any) -> dict[str, Any]:
         args, kwargs = masking.masked(job.task, job.args, job.kwargs)
         secrets = masking.secrets(job.task, job.args, job.kwargs)
+        situation = neighbours.situation_of(job)
         return {
             **self.admin_site.each_context(request),
             "title": job.task,
@@ -206,7 +207,10 @@ class JobFieldsAdmin(ActingAdmin):
             "media": self.media,
             "job": job,
             "status": display.status(job),
-            "facts": self.facts(job),
+            "explanation": neighbours.explanation(situation),
+            "estimate": neighbours.estimate(situation),
+            "facts": self.facts(job, neighbours.Links(self, request)),
+            "latest": latest.of_task(self, request, job),
             "timeline": timeline.timeline(job, log.history(job.pk)),
             "held": job.status == Status.CLAIMED.value,
             "attempts": timeline.attempts(job, secrets),
@@ -233,15 +237,15 @@ class JobFieldsAdmin(ActingAdmin):
             if value not in ([], {})
         ]
 
-    def facts(self, job: Any) -> list[tuple[Any, Any]]:
+    def facts(self, job: Any, links: neighbours.Links) -> list[tuple[Any, Any]]:
         facts: list[tuple[Any, Any]] = [
             (_("Id"), format_html("<code>{}</code>", job.pk)),
-            (_("Queue"), job.queue),
+            (_("Queue"), links.queue(job.queue)),
             (_("Priority"), job.priority),
             (_("Attempt"), f"{job.attempts}/{job.max_attempts}"),
-            (_("Workers"), ", ".join(job.worker_ids)),
+            (_("Workers"), links.workers(job.worker_ids)),
             (_("Dedup key"), job.dedup_key),
-            (_("Schedule"), job.schedule),
+            (_("Schedule"), links.schedule(job.schedule)),
             (_("Slot"), job.slot and display.instant(job.slot)),
             (_("Retry policy"), job.retry and display.short_json(job.retry, 200)),
             (_("Timeout"), job.timeout and display.duration(job.timeout)),

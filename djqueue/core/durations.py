@@ -44,7 +44,7 @@ def parse(text: str) -> float | None:
     return value if value <= MAX_SECONDS else None
 
 
-def readable(seconds: float) -> str:
+def in_words(seconds: float) -> str:
     """Return a duration in at most two units: 12 ms, 3.4 s, 5 min, 2 h 10 min, 3 d 4 h."""
     if seconds < 1:
         return _("%(count)d ms") % {"count": max(0, round(seconds * 1000))}
@@ -65,8 +65,10 @@ def readable(seconds: float) -> str:
 
 def short(seconds: float) -> str:
     """Return a duration in one unit, for the columns of a table: 12 ms, 3.4 s, 5 min, 2.2 h, 3 d."""
-    if seconds < 59.95:
-        return readable(seconds)
+    if seconds < 9.95:
+        return in_words(seconds)
+    if seconds < 59.5:
+        return _("%(s)d s") % {"s": round(seconds)}
     if seconds < 3570:
         return _("%(m)d min") % {"m": round(seconds / 60)}
     if seconds < 2 * 86400:

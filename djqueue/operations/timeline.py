@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
-from djqueue.core.durations import readable
+from djqueue.core.durations import in_words
 from djqueue.core.masking import hide
 from djqueue.states import Status
 
@@ -64,7 +64,7 @@ def _attempt(entry: Any, secrets: list[str]) -> Attempt:
         traceback=hide(str(entry.get("traceback", "")), secrets),
         at=_instant(entry.get("at")),
         worker=str(entry.get("worker", "")),
-        took=readable(took) if _is_number(took) else "",
+        took=in_words(took) if _is_number(took) else "",
         before_requeue=bool(entry.get("before_requeue")),
     )
 
@@ -134,7 +134,7 @@ def progress(value: Any) -> Progress | None:
 
 
 def _between(start: datetime, end: datetime) -> str:
-    return readable((end - start).total_seconds())
+    return in_words((end - start).total_seconds())
 
 
 def _label(status: str) -> Any:

@@ -7,7 +7,16 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from djqueue.admin import search
-from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory, WorkerFactory, ago
+from tests.factories import (
+    DeadJobFactory,
+    DoneJobFactory,
+    JobFactory,
+    KVFactory,
+    ScheduleFactory,
+    ThroughputFactory,
+    WorkerFactory,
+    ago,
+)
 
 pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
 
@@ -64,12 +73,29 @@ def test_list_query_counts(boss, database):
         assert len(aside) <= 4, name  # session and user
 
 
-@pytest.mark.parametrize("model", ["job", "deadjob", "donejob"])
-def test_job_page_runs_one_query(boss, database, model):
-    row = {"job": JobFactory, "deadjob": DeadJobFactory, "donejob": DoneJobFactory}[model]()
+# Of a waiting job, the page also shows why it does not run and when it starts.
+PAGES = {
+    "job": (lambda: JobFactory(schedule="nightly", worker_ids=["w1", "w2"]), 20),
+    "job in a claim": (lambda: JobFactory(claimed=True), 7),
+    "deadjob": (DeadJobFactory, 6),
+    "donejob": (DoneJobFactory, 6),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_job_page_query_counts(boss, database, name):
+    make, most = PAGES[name]
+    ScheduleFactory(name="nightly")
+    ThroughputFactory(done=10, run_sum=1.0)
+    for number in range(30):
+        for factory in (JobFactory, DoneJobFactory, DeadJobFactory):
+            factory(claimed_at=ago(1))
+        worker = WorkerFactory()
+        JobFactory(claimed=True, worker=worker.identity, task=f"t{number}")
+    row = make()
     with CaptureQueriesContext(connections[database]) as asked, CaptureQueriesContext(connections["default"]) as aside:
-        assert boss.page(model, row.pk).status_code == 200
-    assert len(asked) == 1
+        assert boss.page(name.split()[0], row.pk).status_code == 200
+    assert len(asked) <= most, "\n".join(one["sql"] for one in asked.captured_queries)
     assert not [one["sql"] for one in aside.captured_queries if "djqueue_" in one["sql"]]
 
 

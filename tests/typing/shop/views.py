@@ -113,3 +113,11 @@ signals.job_dead_letter.connect(on_dead)
 def call_directly() -> str:
     answer: str = send(1, text="x")
     return answer
+
+
+async def explain(handle: JobHandle) -> float | None:
+    reason: djqueue.Explanation = await djqueue.aexplain(handle.id)
+    start: djqueue.Estimate = djqueue.estimate(str(handle.id))
+    if reason.code == "waiting" and start.ahead is not None:
+        return start.p90
+    return (await djqueue.aestimate(handle.id)).p50
