@@ -1,4 +1,4 @@
-"""Who may read what djqueue serves over HTTP outside of the admin: metrics now."""
+"""Who may read what djqueue serves over HTTP outside of the admin: probes, numbers and metrics."""
 
 from __future__ import annotations
 

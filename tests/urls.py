@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.http import HttpResponse
-from django.urls import path
+from django.urls import include, path
 
 from djqueue.admin import DeadJobAdmin
 from djqueue.admin import register as register_queue
@@ -23,5 +23,6 @@ register_queue(backstage)
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("backstage/", backstage.urls),
+    path("djqueue/", include("djqueue.urls")),
     path("favicon.ico", lambda request: HttpResponse(status=204)),  # browsers ask for it
 ]

@@ -98,6 +98,12 @@ class Common(Statements):
         rows = self.fetch(f"SELECT queue, MIN({due}) FROM djqueue_job WHERE {PENDING} GROUP BY queue")
         return {queue: self.instant(since) for queue, since in rows}
 
+    def oldest_done(self) -> dict[str, datetime]:
+        """Read one entry of djqueue_done_sweep per queue."""
+        first = "SELECT completed_at FROM djqueue_donejob d WHERE d.queue = q.value ORDER BY completed_at LIMIT 1"
+        queues = self.distinct_sql("queue", "djqueue_donejob", "true")
+        return {queue: self.instant(at) for queue, at in self.fetch(f"SELECT value, ({first}) FROM ({queues}) q")}
+
     # Rows
 
     def record(self, row: Sequence[Any]) -> JobRecord:

@@ -124,6 +124,10 @@ class Statements(Connection):
         A job that is retried or delayed has been due since its run_at.
         """
 
+    @abstractmethod
+    def oldest_done(self) -> dict[str, datetime]:
+        """Return when the oldest kept done or cancelled job of each queue was completed."""
+
     # Notify
 
     def wake(self, queue: str) -> None:

@@ -173,6 +173,12 @@ def sleep(seconds: float) -> float:
 
 
 @djqueue.task
+def sleep_with_a_connection(seconds: float) -> None:
+    kv.get("nothing")
+    time.sleep(seconds)
+
+
+@djqueue.task
 def leave_a_transaction_open() -> None:
     transaction.atomic(using=config().database).__enter__()
     kv.set("left", "open")

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from djqueue.management.terminal import topics
+from djqueue.management.terminal import doctor, health, topics
 from djqueue.management.terminal.output import Output
 
-SUBCOMMANDS: dict[str, ModuleType] = {"topics": topics}
+SUBCOMMANDS: dict[str, ModuleType] = {"doctor": doctor, "health": health, "topics": topics}
 
 
 class Command(BaseCommand):

@@ -1,0 +1,79 @@
+"""The doctor beside real workers, and with a PostgreSQL that is started again with other settings."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+from django.db import connections
+
+from djqueue.operations import doctor, health, summary, transactions
+from djqueue.operations.codes import Code
+from djqueue.operations.doctor import server
+from djqueue.sql import statements
+from tests import postgres
+from tests.tools import eventually
+from tests.worker import tasks
+
+SESSIONS = {
+    "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()",
+    "mysql": "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()",
+}
+
+
+@pytest.mark.databases("postgresql", "mysql")
+@pytest.mark.parametrize(("processes", "threads"), [(2, 6), (0, 3)])
+def test_workers_open_no_more_connections_than_the_doctor_counts(site, database, processes, threads):
+    before = statements().fetch(SESSIONS[database])[0][0]
+    running = site.start("--processes", str(processes), "--threads", str(threads))
+    eventually(lambda: health.check().ready, 60)
+    total = max(processes, 1) * threads
+    handles = [tasks.sleep_with_a_connection.enqueue(5) for _ in range(total)]
+    most = 0
+
+    def done() -> bool:
+        nonlocal most
+        most = max(most, statements().fetch(SESSIONS[database])[0][0] - before)
+        return running.events()["completed", str(handles[-1].id), 1] > 0
+
+    eventually(done, 60)
+    need = server.needed([row for row in summary.all_workers() if row.alive])
+    print(f"database={database} processes={processes} threads={threads} open={most} counted={need}")
+    assert total < most <= need
+
+
+@pytest.mark.databases("postgresql", "sqlite", "mysql")
+def test_a_real_worker_leaves_nothing_to_find(site, database):
+    site.start_ready()
+    assert tasks.double.enqueue(2).wait(60)
+    assert [finding for finding in doctor.examine() if finding.code != Code.SYSTEM_CHECK] == []
+    assert health.check().ready
+
+
+@contextmanager
+def prepared_transactions_allowed(alias: str):
+    def restart(sql: str) -> None:
+        connections[alias].close()
+        with connections[alias].cursor() as cursor:
+            cursor.execute(sql)
+        connections[alias].close()
+        postgres.restart()
+
+    restart("ALTER SYSTEM SET max_prepared_transactions = 5")
+    try:
+        yield
+    finally:
+        restart("ALTER SYSTEM RESET max_prepared_transactions")
+
+
+@pytest.mark.skipif(not postgres.is_ours(), reason="restarts the server, which must be our own: unset DATABASE_URL")
+@pytest.mark.databases("postgresql")
+def test_a_prepared_transaction_is_found(database):
+    with prepared_transactions_allowed(database), connections[database].cursor() as cursor:
+        cursor.execute("BEGIN; CREATE TABLE half_done (id int); PREPARE TRANSACTION 'transfer 7'")
+        try:
+            [finding] = transactions.findings(statements(), seconds=0)
+        finally:
+            cursor.execute("ROLLBACK PREPARED 'transfer 7'")
+    assert finding.text.startswith("The prepared transaction transfer 7 (user ")
+    assert finding.remedy == "Run COMMIT PREPARED 'transfer 7' or ROLLBACK PREPARED 'transfer 7'."
