@@ -13,6 +13,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from djqueue.models import Worker
+from djqueue.operations.values import worker_queues
 from djqueue.sql import statements, workers
 
 from . import display
@@ -71,7 +72,7 @@ class WorkerAdmin(QueueModelAdmin):
 
     @admin.display(description=_("queues"))
     def queues_column(self, obj: Any) -> str:
-        return queues_text(obj.short_queues if hasattr(obj, "short_queues") else obj.queues)
+        return worker_queues(obj.short_queues if hasattr(obj, "short_queues") else obj.queues)
 
     @admin.display(description=_("running"))
     def running_column(self, obj: Any) -> str:
@@ -103,16 +104,3 @@ class WorkerAdmin(QueueModelAdmin):
 def is_lost(worker: Any) -> bool:
     lost: bool = worker.now - worker.heartbeat_at > LOST_AFTER
     return lost
-
-
-def queues_text(stored: Any) -> str:
-    """Return the queues of a worker's row, in words."""
-    chosen, exclude = (stored.get("queues"), stored.get("exclude")) if isinstance(stored, dict) else (stored, [])
-    if chosen is False:
-        return gettext("none (quarantine)")
-    if not isinstance(chosen, list) or not isinstance(exclude, list):
-        return display.short_json(stored)
-    shown = ", ".join(map(str, chosen)) or gettext("all")
-    if not exclude:
-        return shown
-    return gettext("%(queues)s except %(exclude)s") % {"queues": shown, "exclude": ", ".join(map(str, exclude))}

@@ -62,3 +62,16 @@ def short_arguments(args: Any, kwargs: Any, length: int = 80) -> str:
     else:
         parts.append(f"**{short_json(kwargs)}")
     return Truncator(", ".join(parts)).chars(length)
+
+
+def worker_queues(stored: Any) -> str:
+    """Return the queues of a worker's row, in words."""
+    chosen, exclude = (stored.get("queues"), stored.get("exclude")) if isinstance(stored, dict) else (stored, [])
+    if chosen is False:
+        return _("none (quarantine)")
+    if not isinstance(chosen, list) or not isinstance(exclude, list):
+        return short_json(stored)
+    shown = ", ".join(map(str, chosen)) or _("all")
+    if not exclude:
+        return shown
+    return _("%(queues)s except %(exclude)s") % {"queues": shown, "exclude": ", ".join(map(str, exclude))}
