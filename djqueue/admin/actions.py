@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -20,6 +20,8 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
 from django.utils.translation import ngettext_lazy
+
+from djqueue.operations.search import batches
 
 from .base import QueueModelAdmin
 from .overview.snapshot import forget
@@ -210,14 +212,3 @@ def is_for_all(request: HttpRequest) -> bool:
 
 def selected_in(request: HttpRequest) -> list[str]:
     return list(dict.fromkeys(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)))
-
-
-def batches(queryset: QuerySet[Any], size: int) -> Iterator[list[Any]]:
-    """Split rows into batches by primary key, so that changes to one batch do not shift the next."""
-    rows = queryset.order_by("pk")
-    page = rows
-    while batch := list(page[:size]):
-        yield batch
-        if len(batch) < size:
-            return
-        page = rows.filter(pk__gt=batch[-1].pk)

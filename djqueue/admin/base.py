@@ -6,17 +6,15 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import ValidationError
-from django.db.models import Case, F, QuerySet, When
-from django.db.models.functions import Length
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from djqueue.conf import config
 from djqueue.core.payload import storable
+from djqueue.operations.search import for_list
 
 from .paginator import CappedChangeList, CappedPaginator
-
-LONGEST_SHOWN = 2_000  # characters of a JSON value that a list reads
 
 
 class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -51,10 +49,7 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def for_list(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Defer the large columns of a page's rows: `short_args` is None where `args` is long."""
-        shown = {f"short_{name}": if_short(name, self.opts.get_field(name)) for name in self.json_columns}
-        sizes = {f"{name}_size": Length(name) for name in self.json_columns}
-        light: QuerySet[Any] = rows.defer(*self.json_columns, *self.unread_columns).alias(**sizes).annotate(**shown)
-        return light
+        return for_list(rows, self.json_columns, self.unread_columns)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[CappedChangeList]:
         return CappedChangeList
@@ -94,7 +89,3 @@ class QueueModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return reverse(f"admin:{name}", args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
             return ""
-
-
-def if_short(name: str, field: Any) -> Case:
-    return Case(When(**{f"{name}_size__lte": LONGEST_SHOWN}, then=F(name)), output_field=type(field)())

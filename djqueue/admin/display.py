@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import secrets
-from datetime import date, datetime, time
-from decimal import Decimal
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -14,12 +11,13 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
 from djqueue.core.durations import in_words
-from djqueue.core.tags import KINDS, UnstorableResult
-from djqueue.fields import Unreadable
+from djqueue.operations.values import as_text as as_text
+from djqueue.operations.values import pretty_json as pretty_json
+from djqueue.operations.values import short_arguments as short_arguments
+from djqueue.operations.values import short_json as short_json
 from djqueue.states import Status
 
 # A mark next to the word, so that a state is never shown by colour alone.
@@ -68,54 +66,6 @@ def dotted(name: Any) -> SafeString:
 def yes_or_no(value: bool) -> str:
     """Return a word; Django's icon shows a harmless "no" as a red cross."""
     return _("yes") if value else _("no")
-
-
-def short_json(value: Any, length: int = 60) -> str:
-    return Truncator(as_text(value)).chars(length)
-
-
-def pretty_json(value: Any) -> str:
-    return as_text(value, indent=2)
-
-
-_PLACE = secrets.token_hex(8)  # marks where a value that is not JSON is shown
-
-
-def as_text(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON, with values of other types in a readable form and without quotes."""
-    if isinstance(value, Unreadable):
-        return value
-    shown: list[str] = []
-
-    def place(item: Any) -> str:
-        shown.append(readable(item))
-        return f"{_PLACE}{len(shown) - 1}"
-
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=place)
-    return re.sub(f'"{_PLACE}([0-9]+)"', lambda found: shown[int(found[1])], text) if shown else text
-
-
-def readable(value: Any) -> str:
-    """Return an argument of a type that JSON lacks: Decimal('9.90'), an ISO 8601 time, shop.Order 42."""
-    if isinstance(value, Decimal | bytes):
-        return repr(value)
-    if isinstance(value, datetime | date | time):
-        return next(kind.dump(value) for kind in KINDS.values() if isinstance(value, kind.type))
-    if isinstance(value, UnstorableResult):
-        return f"{value.repr}\n({value.type}: {value.problem})"
-    return str(value)
-
-
-def short_arguments(args: Any, kwargs: Any, length: int = 80) -> str:
-    """Return arguments as they would be written in a call."""
-    if args is None or kwargs is None:
-        return _("(too long to show)")
-    parts = [short_json(value) for value in args] if isinstance(args, list) else [short_json(args)]
-    if isinstance(kwargs, dict):
-        parts += [f"{name}={short_json(value)}" for name, value in kwargs.items()]
-    else:
-        parts.append(f"**{short_json(kwargs)}")
-    return Truncator(", ".join(parts)).chars(length)
 
 
 def duration(seconds: float | None) -> str:

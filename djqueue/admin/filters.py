@@ -7,22 +7,21 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Lookup, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from djqueue.conf import config
 from djqueue.core import registry
 from djqueue.core.payload import storable
-from djqueue.fields import ExactTextField
 from djqueue.models import DeadJob, DoneJob
-from djqueue.sql import counts, statements
+from djqueue.operations.search import RUNNING, pattern
+from djqueue.operations.search import queues_of as queues_of
+from djqueue.sql import statements
 from djqueue.states import Status
 
 from .display import dotted
 from .error_groups import CUT, expression
 
-RUNNING = "running"  # a claimed job that has started
 MOST_CHOICES = 100
 
 
@@ -199,26 +198,3 @@ class GroupFilter(ErrorFilter):
             return queryset.none()
         # The first condition is the cheaper one.
         return queryset.filter(last_error__like=pattern(value.removesuffix(CUT)), last_error__regex=exact)
-
-
-@ExactTextField.register_lookup
-class Like(Lookup):
-    lookup_name = "like"
-
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
-        left, left_params = self.process_lhs(compiler, connection)
-        right, right_params = self.process_rhs(compiler, connection)
-        return f"{left} LIKE {right} ESCAPE '!'", (*left_params, *right_params)
-
-
-def pattern(text: str) -> str:
-    for special in "!%_":
-        text = text.replace(special, f"!{special}")
-    return text.replace("#", "%") + "%"
-
-
-def queues_of(model: Any) -> Iterable[str]:
-    """Return the queues of a table."""
-    if model is DeadJob or model is DoneJob:
-        return statements().queues_in(model._meta.db_table)
-    return counts.live_names(statements()) | set(config().queues)

@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from djqueue.models import Worker
 from djqueue.operations.summary import WorkerState, worker_state
+from djqueue.operations.values import worker_queues
 from djqueue.sql import statements, workers
 
 from . import display, worker_page
@@ -127,7 +128,7 @@ class WorkerAdmin(ActingAdmin):
 
     @admin.display(description=_("queues"))
     def queues_column(self, obj: Any) -> str:
-        return queues_text(obj.short_queues if hasattr(obj, "short_queues") else obj.queues)
+        return worker_queues(obj.short_queues if hasattr(obj, "short_queues") else obj.queues)
 
     @admin.display(description=_("running"))
     def running_column(self, obj: Any) -> str:
@@ -204,7 +205,7 @@ class WorkerAdmin(ActingAdmin):
             (_("Name"), row.name),
             (_("Supervisor"), row.supervisor and format_html("<code>{}</code>", row.supervisor)),
             (_("Host and process"), self.host_column(row)),
-            (_("Queues"), queues_text(row.queues)),
+            (_("Queues"), worker_queues(row.queues)),
             (_("Running"), self.running_column(row)),
             (_("Finished"), row.finished),
             (_("Memory"), self.memory_column(row)),
@@ -239,16 +240,3 @@ class WorkerAdmin(ActingAdmin):
 
 def title(row: Worker) -> str:
     return row.name or row.identity
-
-
-def queues_text(stored: Any) -> str:
-    """Return the queues of a worker's row, in words."""
-    chosen, exclude = (stored.get("queues"), stored.get("exclude")) if isinstance(stored, dict) else (stored, [])
-    if chosen is False:
-        return gettext("none (quarantine)")
-    if not isinstance(chosen, list) or not isinstance(exclude, list):
-        return display.short_json(stored)
-    shown = ", ".join(map(str, chosen)) or gettext("all")
-    if not exclude:
-        return shown
-    return gettext("%(queues)s except %(exclude)s") % {"queues": shown, "exclude": ", ".join(map(str, exclude))}

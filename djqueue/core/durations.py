@@ -1,8 +1,9 @@
-"""Durations as callers pass them, a number of seconds or a timedelta, and as people read them."""
+"""Durations: as callers pass them (a number of seconds or a timedelta), as they are typed, and as they are shown."""
 
 from __future__ import annotations
 
 import math
+import re
 from datetime import timedelta
 
 from django.utils.translation import gettext as _
@@ -13,6 +14,10 @@ Duration = float | timedelta
 
 # Every database can add this much to the current time without overflow.
 MAX_SECONDS = 100 * 366 * 86400.0
+
+# The units in which a duration can be typed, in seconds.
+UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_TYPED = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([a-z]*)")
 
 
 def seconds(value: Duration, name: str) -> float:
@@ -28,6 +33,15 @@ def within_range(value: float, name: str) -> float:
     if math.isnan(value) or not 0 <= value <= MAX_SECONDS:
         raise InvalidOption(f"{name} must be between 0 seconds and 100 years, got {value}")
     return value
+
+
+def parse(text: str) -> float | None:
+    """Return the seconds of a typed duration such as 90, 30s, 5m, 2h, 1d or 1w; None if it is not one."""
+    typed = _TYPED.fullmatch(text.strip().lower())
+    if typed is None or typed[2] not in UNITS:
+        return None
+    value = float(typed[1]) * UNITS[typed[2]]
+    return value if value <= MAX_SECONDS else None
 
 
 def in_words(seconds: float) -> str:
@@ -47,3 +61,16 @@ def in_words(seconds: float) -> str:
     if hours < 24:
         return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes}
     return _("%(d)d d %(h)d h") % {"d": hours // 24, "h": hours % 24}
+
+
+def short(seconds: float) -> str:
+    """Return a duration in one unit, for the columns of a table: 12 ms, 3.4 s, 5 min, 2.2 h, 3 d."""
+    if seconds < 9.95:
+        return in_words(seconds)
+    if seconds < 59.5:
+        return _("%(s)d s") % {"s": round(seconds)}
+    if seconds < 3570:
+        return _("%(m)d min") % {"m": round(seconds / 60)}
+    if seconds < 2 * 86400:
+        return _("%(count).1f h") % {"count": seconds / 3600}
+    return _("%(d)d d") % {"d": seconds // 86400}

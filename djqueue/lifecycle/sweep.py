@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
@@ -21,40 +21,50 @@ M = TypeVar("M", bound=Model)
 
 def sweep_done(older_than: Duration | None = None) -> int:
     """Delete done and cancelled jobs that completed longer ago than `older_than`, by default each queue's KEEP_DONE."""
+    return sum(map(delete_in_batches, expired_done(older_than)))
+
+
+def sweep_dead(older_than: Duration | None = None) -> int:
+    """Delete jobs that became dead longer ago than `older_than`, by default KEEP_DEAD."""
+    return sum(map(delete_in_batches, expired_dead(older_than)))
+
+
+def sweep_kv() -> int:
+    """Delete expired KV entries."""
+    return delete_in_batches(expired_kv())
+
+
+def expired_done(older_than: Duration | None = None, queues: Sequence[str] | None = None) -> Iterator[QuerySet[Any]]:
+    """Return the done and cancelled jobs to delete, a query per queue: of these queues, or of all."""
     from djqueue.models import DoneJob
 
     given = None if older_than is None else seconds(older_than, "older_than")
     database = statements()
     now = database.now()
-    swept = 0
-    for queue in database.queues_in("djqueue_donejob"):
+    for queue in database.queues_in("djqueue_donejob") if queues is None else queues:
         age = resolve("keep_done", queue, call=given)
         if age < FOR_EVER:
             rows = DoneJob.objects.using(database.alias).filter(queue=queue, completed_at__lt=_cutoff(now, age))
-            swept += delete_in_batches(rows.order_by("completed_at"))
-    return swept
+            yield rows.order_by("completed_at")
 
 
-def sweep_dead(older_than: Duration | None = None) -> int:
-    """Delete jobs that became dead longer ago than `older_than`, by default KEEP_DEAD."""
+def expired_dead(older_than: Duration | None = None, queues: Sequence[str] | None = None) -> Iterator[QuerySet[Any]]:
+    """Return the dead jobs to delete: one query, or none if they are kept for ever."""
     from djqueue.models import DeadJob
 
     database = statements()
     age = config().keep_dead if older_than is None else seconds(older_than, "older_than")
-    if age == FOR_EVER:
-        return 0
-    rows = DeadJob.objects.using(database.alias).filter(failed_at__lt=_cutoff(database.now(), age))
-    return delete_in_batches(rows.order_by("failed_at"))
+    if age < FOR_EVER:
+        rows = DeadJob.objects.using(database.alias).filter(failed_at__lt=_cutoff(database.now(), age))
+        yield (rows if queues is None else rows.filter(queue__in=queues)).order_by("failed_at")
 
 
-def sweep_kv() -> int:
-    """Delete expired KV entries."""
+def expired_kv() -> QuerySet[Any]:
+    """Return the KV entries to delete."""
     from djqueue.models import KV
 
     database = statements()
-    return delete_in_batches(
-        KV.objects.using(database.alias).filter(expires_at__lte=database.now()).order_by("expires_at")
-    )
+    return KV.objects.using(database.alias).filter(expires_at__lte=database.now()).order_by("expires_at")
 
 
 def clear_dead(queue: str) -> int:
@@ -79,12 +89,17 @@ def _delete_dead(database: Statements, ids: Sequence[UUID]) -> list[UUID]:
     return found
 
 
-def delete_in_batches(rows: QuerySet[M]) -> int:
-    """Delete what the query finds, a short transaction per batch; rows that are locked are left."""
+def delete_in_batches(rows: QuerySet[M], go_on: Callable[[int], bool] = bool) -> int:
+    """Delete what the query finds, a short transaction per batch; rows that are locked are left.
+
+    `go_on` is called with the size of each batch, and returns whether to delete the next.
+    """
     database = statements()
     deleted = 0
     while batch := _delete_batch(database, rows):
         deleted += batch
+        if not go_on(batch):
+            break
     return deleted
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.processes.terminal import Command, Terminal
 from tests.worker.site import site as make_site
 
 HERE = Path(__file__).parent
@@ -22,3 +24,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def site(database, tmp_path):
     with make_site(database, tmp_path) as place:
         yield place
+
+
+@pytest.fixture
+def command(database: str) -> Command:
+    """Start the real command on the test database, in a process of its own."""
+    return Command(database)
+
+
+@pytest.fixture
+def terminal(command: Command):
+    """Start the real command on a terminal of its own."""
+    started: list[Terminal] = []
+
+    def start(*arguments: str, **options: Any) -> Terminal:
+        started.append(Terminal(command, *arguments, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()

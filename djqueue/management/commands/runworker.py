@@ -27,6 +27,7 @@ from djqueue.core.options import MAX_NAME, check_queue
 from djqueue.core.payload import storable
 from djqueue.exceptions import InvalidOption
 from djqueue.management import banner
+from djqueue.management.errors import bad_arguments
 from djqueue.waiting.wakeup_sources import private_connection
 from djqueue.worker import databases, in_transaction, reload
 from djqueue.worker.forkserver import check_project
@@ -220,10 +221,6 @@ class Command(BaseCommand):
             pass  # the worker itself reports that
         finally:
             connections.close_all()
-
-
-def bad_arguments(message: str) -> CommandError:
-    return CommandError(message, returncode=2)
 
 
 @contextmanager
