@@ -22,6 +22,10 @@ ENTRY = (
     """ || '"message":"no answer","traceback":"' """
     """ || repeat('  File \\"shop/tasks.py\\", line 10, in charge ', 20) || '"}' || chr(10)"""
 )
+WORKER = (
+    "INSERT INTO djqueue_worker (identity, host, pid, queues, loops, samples, started_at, heartbeat_at) "
+    "VALUES ('w', 'h', 1, '[]', '{}', '[]', now(), now())"
+)
 
 PAGES = {
     "jobs": "job/",
@@ -75,6 +79,7 @@ PAGES = {
     "overview": "overview/",
     "queues": "queuestate/",
     "workers": "worker/",
+    "the page of a worker that runs 50 jobs": "worker/w/change/",
     "kv": "kv/",
     "the page of a pending job": "job/{pending}/change/",
     "the page of a dead job": "deadjob/{dead}/change/",
@@ -141,6 +146,7 @@ def fill_tables(rows: int) -> None:
     died = {"failed_at": "now() - n * interval '1 second'", "last_error": ERRORS, "errors": ENTRY, "attempts": "3"}
     fill("djqueue_deadjob", rows, **common, **died)
     fill("djqueue_donejob", rows, **common, status="'done'", completed_at="now() - n * interval '1 second'")
+    run(WORKER)
     run("VACUUM ANALYZE djqueue_job, djqueue_deadjob, djqueue_donejob")
     print(f"{rows} pending and {rows} dead rows made in {time.perf_counter() - start:.0f} s")
 

@@ -209,9 +209,9 @@ class WorkerAdmin(ActingAdmin):
             (_("Running"), self.running_column(row)),
             (_("Finished"), row.finished),
             (_("Memory"), self.memory_column(row)),
-            (_("Started"), display.ago(row.started_at, row.now)),
+            (_("Started"), display.instant(row.started_at)),
             (_("Heartbeat"), display.ago(row.heartbeat_at, row.now)),
-            (_("Stopped"), row.stopped_at and display.ago(row.stopped_at, row.now)),
+            (_("Stopped"), row.stopped_at and display.instant(row.stopped_at)),
             (_("Version"), row.version),
         ]
 

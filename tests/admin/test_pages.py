@@ -384,7 +384,7 @@ def test_texts_are_translatable(boss, settings):
 def test_worker_page_is_readable(boss):
     row = WorkerFactory(memory=180_000_000, queues=["mail", "money"], started_at=datetime(2030, 1, 2, tzinfo=UTC))
     page = boss.page("worker", row.pk)
-    for part in ("171.7\xa0MB", "mail, money", "Draining: no", "2030-01-02 01:00:00 CET"):
+    for part in ("171.7\xa0MB", "mail, money", "● alive", "2030-01-02 01:00:00 CET"):
         assert part.replace("\xa0", " ") in words(page).replace("\xa0", " ")
     assert "icon-no" not in page.content.decode()
     assert "171.7" in words(boss.get("worker"))
