@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.databases("postgresql")]
 def waiting(server):
     """Create a job with a past: 120 jobs ahead, finished jobs of its task, a worker and a schedule."""
     dice = random.Random(1)
-    worker = WorkerFactory(identity="web-1:4711:5c3a9f2e", threads=4)
+    worker = WorkerFactory(identity="web-1:4711:5c3a9f2e", threads=4, heartbeat_at=ago(-600))
     ScheduleFactory(name="nightly")
     ThroughputFactory(done=100, run_sum=200.0, run_bucket=8)
     for number in range(18):

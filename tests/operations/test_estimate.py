@@ -145,12 +145,13 @@ class TestEstimate:
     def test_the_measured_speed_counts_more_than_the_threads(self, database):
         """100 jobs of a second were done in 100 s, although the worker has 50 threads: it is busy with other things."""
         measured_runs(1.0)
-        WorkerFactory(threads=50)
+        due = {"enqueued_at": ago(120), "run_at": ago(120)}
         for number in range(100):
-            due = {"enqueued_at": ago(120), "run_at": ago(120)}
             DoneJobFactory(**due, claimed_at=ago(number + 1), completed_at=ago(number))
-        handles = [add.enqueue(n) for n in range(51)]
-        found = djqueue.estimate(handles[50])
+        for _ in range(51):
+            last = JobFactory(**due)  # ids are in the order of their creation
+        WorkerFactory(threads=50)
+        found = djqueue.estimate(last.pk)
         assert 10 < found.p50 < 60
 
     def test_a_queue_that_keeps_no_done_jobs_is_measured_by_its_counts(self, database, configure):
