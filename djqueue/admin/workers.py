@@ -19,7 +19,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from djqueue.models import Worker
-from djqueue.operations.summary import WorkerState, worker_state
+from djqueue.operations.summary import worker_state
 from djqueue.operations.values import worker_queues
 from djqueue.sql import statements, workers
 
@@ -27,14 +27,6 @@ from . import display, worker_page
 from .actions import FROM_PAGE, Act, ActingAdmin
 from .paginator import CAP
 from .worker_actions import ACTS, DRAIN, LIVE, OFFERED, QUIET, RESUME
-
-LABELS = {
-    WorkerState.ALIVE: _("alive"),
-    WorkerState.QUIET: _("quiet"),
-    WorkerState.DRAINING: _("draining"),
-    WorkerState.LOST: _("lost"),
-    WorkerState.STOPPED: _("stopped"),
-}
 
 
 class WorkerAdmin(ActingAdmin):
@@ -120,7 +112,7 @@ class WorkerAdmin(ActingAdmin):
     @admin.display(description=_("state"))
     def state_column(self, obj: Any) -> str:
         state = worker_state(obj)
-        return display.badge(state.value, str(LABELS[state]))
+        return display.badge(state.value, str(state.label))
 
     @admin.display(description=_("host and process"))
     def host_column(self, obj: Worker) -> str:

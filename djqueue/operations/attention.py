@@ -12,16 +12,17 @@ from itertools import islice
 from typing import NamedTuple
 
 from djqueue.conf import config
+from djqueue.core.durations import in_words
 from djqueue.models import QueueState, Schedule
 from djqueue.sql import Statements, statements
 from djqueue.sql.common import holders as placeholders
-from djqueue.sql.workers import claims_from
+from djqueue.sql.workers import STALLED_AFTER, claims_from
 
 from . import rates, summary, transactions
 from .codes import Code
 from .findings import Finding, Severity, Subject
 from .summary import QueueSummary, WorkerState, WorkerSummary
-from .wording import counted, duration, listed
+from .wording import counted, listed
 
 # Findings of one code, at most.
 MOST = 10
@@ -35,8 +36,6 @@ WAITS_TOO_LONG, TIMES_MEDIAN_WAIT = 60.0, 20
 DEATHS, TIMES_MEAN_DEATHS = 5, 3
 QUARTER, DAY = 15, 24 * 60  # minutes
 LOST_WITHIN = 3600.0
-# A turn of a sweep that has much to delete may take a minute or two.
-STALLED_AFTER = 180.0
 
 
 def findings(
@@ -149,7 +148,7 @@ def _unknown_tasks(scheduled: Sequence[Scheduled]) -> Iterator[Finding]:
             severity=Severity.ERROR,
             text=f"The task {task} of {counted(sum(row.unknown for row in rows), 'job')} (queue "
             f"{listed(sorted({row.queue for row in rows}))}) is not registered in the workers; the first becomes dead "
-            + (f"in {duration(left)}." if left > 0 else "at its next attempt."),
+            + (f"in {in_words(left)}." if left > 0 else "at its next attempt."),
             remedy="Deploy the code that has the task and restart the workers, or register the task again under this "
             "name: @djqueue.task(name=…). Dead jobs can be requeued afterwards.",
             subject=Subject.TASK,
@@ -190,13 +189,13 @@ def _deaths(queue: str, deaths: int, mean: float) -> Finding:
 
 def _too_old(row: QueueSummary, median: float) -> Finding:
     usual = (
-        f"half of the jobs of the last day waited less than {duration(median)}" if median else "no job of it ran today"
+        f"half of the jobs of the last day waited less than {in_words(median)}" if median else "no job of it ran today"
     )
     return Finding(
         code=Code.OLDEST_TOO_OLD,
         severity=Severity.WARNING,
         text=f"The oldest of {counted(row.pending, 'pending job')} of the queue {row.queue!r} has been waiting for "
-        f"{duration(row.oldest_pending_seconds or 0)}; {usual}.",
+        f"{in_words(row.oldest_pending_seconds or 0)}; {usual}.",
         remedy=f"Start more workers for it (manage.py runworker --queue {row.queue}) or more threads, or give the job "
         "a better priority.",
         subject=Subject.QUEUE,
@@ -223,7 +222,7 @@ def stalled_loops(workers: Sequence[WorkerSummary], after: float = STALLED_AFTER
         stalled = {name: age for name, age in row.loops.items() if row.alive and age > after}
         if not stalled:
             continue
-        ages = listed([f"{name} ({duration(age)})" for name, age in stalled.items()])
+        ages = listed([f"{name} ({in_words(age)})" for name, age in stalled.items()])
         yield Finding(
             code=Code.LOOP_STALLED,
             severity=Severity.ERROR,
@@ -248,7 +247,7 @@ def _lost_workers(database: Statements, workers: Sequence[WorkerSummary]) -> Ite
             code=Code.WORKER_LOST,
             severity=Severity.WARNING,
             text=f"The worker {row.name or row.identity} (host {row.host}, process {row.pid}) has sent no heartbeat "
-            f"for {duration(row.heartbeat_seconds)}"
+            f"for {in_words(row.heartbeat_seconds)}"
             + (f", and holds {counted(jobs, 'job')} until their leases expire." if jobs else ", and holds no jobs."),
             remedy="Find out why it disappeared (machine lost, killed for its memory use), and start another one if "
             "needed. A live worker takes its jobs back when their leases expire.",
@@ -269,7 +268,7 @@ def _paused(database: Statements, queues: Sequence[QueueSummary]) -> Iterator[Fi
             code=Code.PAUSED_QUEUE,
             severity=Severity.WARNING,
             text=f"The queue {queue!r} has been paused"
-            + (f" for {duration((now - since).total_seconds())}" if since else "")
+            + (f" for {in_words((now - since).total_seconds())}" if since else "")
             + f" with {counted(waiting[queue], 'waiting job')}.",
             remedy=f"Resume it in the admin, or with manage.py djqueue resume {queue}.",
             subject=Subject.QUEUE,

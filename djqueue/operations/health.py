@@ -10,6 +10,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from djqueue.conf import config
 from djqueue.sql import statements
+from djqueue.sql.workers import STALLED_AFTER
 
 from . import attention, summary
 from .bounded import bounded_connection, hung_up_after
@@ -75,4 +76,4 @@ def _problems(workers: list[WorkerSummary]) -> list[str]:
     if not claiming:
         return [NO_WORKER]
     stalled = {finding.key for finding in attention.stalled_loops(claiming)}
-    return [STALLED.format(attention.STALLED_AFTER)] if len(stalled) == len(claiming) else []
+    return [STALLED.format(STALLED_AFTER)] if len(stalled) == len(claiming) else []

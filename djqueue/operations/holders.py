@@ -15,6 +15,7 @@ from djqueue.core.durations import in_words
 from .moments import moment
 from .situation import Situation
 from .summary import WorkerState
+from .values import worker_queues
 
 MOST_NAMED = 5
 
@@ -33,28 +34,10 @@ def others(rows: Sequence[Any]) -> str:
     return "; ".join(named)
 
 
-def queues_in_words(stored: Any) -> str:
-    """Return the queues of a worker's row: a, b; all; all except c; none."""
-    chosen, exclude = (stored.get("queues"), stored.get("exclude")) if isinstance(stored, dict) else (stored, [])
-    if not isinstance(chosen, list):
-        return _("none")
-    shown = ", ".join(map(str, chosen)) or _("all")
-    if not isinstance(exclude, list) or not exclude:
-        return shown
-    return _("%(queues)s except %(exclude)s") % {"queues": shown, "exclude": ", ".join(map(str, exclude))}
-
-
 def _describe(row: Any) -> dict[str, str]:
-    states = {
-        WorkerState.ALIVE: _("alive"),
-        WorkerState.QUIET: _("quiet"),
-        WorkerState.DRAINING: _("draining"),
-        WorkerState.LOST: _("lost"),
-        WorkerState.STOPPED: _("stopped"),
-    }
     claims = row.state is WorkerState.ALIVE
-    queues = _(" and claims from %(queues)s") % {"queues": queues_in_words(row.queues)} if claims else ""
-    return {"worker": row.name or row.identity, "state": states[row.state], "queues": queues}
+    queues = _(" and claims from %(queues)s") % {"queues": worker_queues(row.queues)} if claims else ""
+    return {"worker": row.name or row.identity, "state": str(row.state.label), "queues": queues}
 
 
 def _attempt(situation: Situation) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
 
 from djqueue.core.records import QueueStats
 from djqueue.models import QueueState, Worker
@@ -29,12 +31,15 @@ class QueueSummary:
         return self.pending + self.scheduled + self.blocked
 
 
-class WorkerState(StrEnum):
-    ALIVE = "alive"
-    QUIET = "quiet"  # claims no jobs, at the request of an operator
-    DRAINING = "draining"  # finishes its jobs, then exits
-    LOST = "lost"  # no heartbeat, and it has not said that it exits
-    STOPPED = "stopped"
+class WorkerState(TextChoices):
+    ALIVE = "alive", _("alive")
+    # Claims no jobs, at the request of an operator.
+    QUIET = "quiet", _("quiet")
+    # Finishes its jobs, then exits.
+    DRAINING = "draining", _("draining")
+    # Has sent no heartbeat, and no word that it exits.
+    LOST = "lost", _("lost")
+    STOPPED = "stopped", _("stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from djqueue.core.durations import in_words
 from djqueue.sql import Statements
 from djqueue.sql.postgresql import sessions
 
 from .codes import Code
 from .findings import Finding, Severity, Subject
-from .wording import duration
 
 # A session may hold back cleaning for so long; transactions count where the time is not known.
 SECONDS, TRANSACTIONS = 300.0, 100_000
@@ -27,7 +27,7 @@ def findings(database: Statements, seconds: float = SECONDS, transactions: int =
     if database.connection.vendor != "postgresql":
         return
     for holder in sessions.holders(database, seconds, transactions, MOST):
-        known = duration(holder.seconds) if holder.seconds is not None else f"{holder.transactions:,} transactions"
+        known = in_words(holder.seconds) if holder.seconds is not None else f"{holder.transactions:,} transactions"
         details = [
             f"user {holder.user}" * bool(holder.user),
             f"application {holder.application}" * bool(holder.application),

@@ -15,8 +15,9 @@ from .contract import Statements
 HEARTBEAT_INTERVAL = 4.0  # seconds
 # A worker whose last heartbeat is older is lost: three heartbeats are missing.
 LOST_AFTER = 3 * HEARTBEAT_INTERVAL
-# A loop of a worker that has had no good turn for so many seconds has a problem. See djqueue.worker.loops.
-STALLED_AFTER = 60.0
+# A loop of a worker that has had no good turn for so many seconds has a problem. See djqueue.worker.loops. A turn of a
+# sweep that has much to delete may take a minute or two.
+STALLED_AFTER = 180.0
 
 
 def clock(database: Statements, offset: float = 0.0) -> RawSQL:

@@ -17,7 +17,6 @@ from djqueue.models import Schedule
 from djqueue.operations import attention, summary, transactions
 from djqueue.operations.codes import Code
 from djqueue.operations.findings import Finding, Severity, Subject
-from djqueue.operations.wording import duration
 from djqueue.schedules.rows import disable_with
 from djqueue.sql import statements
 from tests.conftest import PLAIN
@@ -167,7 +166,7 @@ def test_deaths_are_compared_with_those_of_the_last_day(database):
 @pytest.mark.databases(*PLAIN)
 def test_a_schedule_that_was_disabled_by_a_problem_is_found(database):
     row = ScheduleFactory(name="nightly")
-    disable_with(row, "no task named 'gone.task' is registered")
+    disable_with(row, "no task named 'gone.task' is registered", ago(0))
     row.save(using=database)
     finding = found()[Code.SCHEDULE_DISABLED]
     assert "'nightly' was disabled because of a problem: no task named 'gone.task' is registered." in finding.text
@@ -224,14 +223,6 @@ def test_a_transaction_that_holds_back_cleaning_is_found_with_its_pid(database):
         assert len(holding()) == 1
     with open_transaction("SELECT * FROM djqueue_worker"):  # READ COMMITTED: its snapshot ended with the statement
         assert holding() == []
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(-1, "0.0 s"), (4.21, "4.2 s"), (59.6, "1 min"), (100, "1 min 40 s"), (3605, "1 h"), (90061, "1 d 1 h")],
-)
-def test_durations_have_at_most_two_units(seconds, words):
-    assert duration(seconds) == words
 
 
 @pytest.mark.databases(*PLAIN)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from djqueue.core.durations import in_words
 from djqueue.operations import health
-from djqueue.operations.wording import duration
 
 from .output import Output, add_json
 
@@ -35,5 +35,5 @@ def _rows(found: health.Health) -> list[tuple[str, ...]]:
     for worker in found.workers:
         name = worker.name or worker.identity
         loops = {"heartbeat": worker.heartbeat_seconds} | worker.loops
-        rows += [(name, worker.state.value, loop, f"{duration(age)} ago") for loop, age in loops.items()]
+        rows += [(name, worker.state.value, loop, f"{in_words(age)} ago") for loop, age in loops.items()]
     return rows

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from djqueue.core import registry
+from djqueue.core.durations import in_words
 from djqueue.core.options import resolve
 from djqueue.operations import rates
 from djqueue.operations.attention import DAY, MOST
 from djqueue.operations.codes import Code
 from djqueue.operations.findings import Finding, Severity, Subject
-from djqueue.operations.wording import duration
 from djqueue.sql import Statements
 
 # A job runs too long after this time, and so many times the p95 of its task's run times of the last day, if so many
@@ -41,8 +41,8 @@ def long_running(database: Statements) -> Iterator[Finding]:
         yield Finding(
             code=Code.LONG_RUNNING,
             severity=Severity.WARNING,
-            text=f"A job of {task} has been running for {duration(runs_for)} on {worker}; 95% of the attempts of the "
-            f"last day took less than {duration(p95)}." + ("" if limit else " It has no timeout."),
+            text=f"A job of {task} has been running for {in_words(runs_for)} on {worker}; 95% of the attempts of the "
+            f"last day took less than {in_words(p95)}." + ("" if limit else " It has no timeout."),
             remedy="Look at what it waits for, or cancel it; a task that does not look at its cancel request ends with "
             "its worker." + ("" if limit else " Give the task a timeout."),
             subject=Subject.JOB,

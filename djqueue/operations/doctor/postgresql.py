@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from django.apps import apps
 
 from djqueue.conf import config
+from djqueue.core.durations import in_words
 from djqueue.operations.codes import Code
 from djqueue.operations.findings import Finding, Severity, Subject
-from djqueue.operations.wording import duration
 from djqueue.sql import Statements
 from djqueue.waiting.wakeup_sources import Listen
 
@@ -35,7 +35,7 @@ def dead_rows(database: Statements, rows: int = DEAD_ROWS, seconds: float = NOT_
     names = [model._meta.db_table for model in apps.get_app_config("djqueue").get_models()]
     for table, dead, live, ago in database.fetch(TABLES, [names, rows]):
         if ago is None or ago >= seconds:
-            cleaned = "never" if ago is None else f"{duration(ago)} ago"
+            cleaned = "never" if ago is None else f"{in_words(ago)} ago"
             yield Finding(
                 code=Code.DEAD_ROWS,
                 severity=Severity.WARNING,

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from djqueue.core.durations import in_words
 from djqueue.operations import summary
 from djqueue.operations.codes import Code
 from djqueue.operations.findings import Finding, Severity, Subject
 from djqueue.operations.summary import WorkerSummary
-from djqueue.operations.wording import counted, duration
+from djqueue.operations.wording import counted
 from djqueue.sql import Statements
 
 SKEW = 1.0  # seconds
@@ -54,7 +55,7 @@ def clocks(database: Statements) -> Iterator[Finding]:
         yield Finding(
             code=Code.CLOCK_SKEW,
             severity=Severity.WARNING,
-            text=f"The clock of the database server is {duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} "
+            text=f"The clock of the database server is {in_words(abs(skew))} {'ahead of' if skew > 0 else 'behind'} "
             "the clock of this host: jobs with a run_at of this host start at another time than expected.",
             remedy="Synchronise the clocks of both machines (NTP).",
             subject=Subject.DATABASE,

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from django.db.models import Min
 
 from djqueue.conf import FOR_EVER, config
+from djqueue.core.durations import in_words
 from djqueue.core.options import resolve
 from djqueue.models import KV, DeadJob, Throughput
 from djqueue.operations.codes import Code
 from djqueue.operations.findings import Finding, Severity, Subject
-from djqueue.operations.wording import counted, duration
+from djqueue.operations.wording import counted
 from djqueue.sql import Statements
 
 LATE = 3600.0  # seconds
@@ -37,7 +38,7 @@ def leases(database: Statements) -> Iterator[Finding]:
         yield Finding(
             code=Code.LEASES_EXPIRED,
             severity=Severity.ERROR,
-            text=f"The lease of {number} has expired, the first {duration(since)} ago, and no worker takes them back.",
+            text=f"The lease of {number} has expired, the first {in_words(since)} ago, and no worker takes them back.",
             remedy=f"{MAINTENANCE} djqueue.maintenance.reap() does it once.",
             subject=Subject.DATABASE,
             key=database.alias,
@@ -68,7 +69,7 @@ def _kept_too_long(what: str, late: float, setting: str, sweep: str) -> Finding:
     return Finding(
         code=Code.RETENTION_LATE,
         severity=Severity.WARNING,
-        text=f"{what} should have been deleted {duration(late)} ago{f' ({setting})' if setting else ''}, and are still "
+        text=f"{what} should have been deleted {in_words(late)} ago{f' ({setting})' if setting else ''}, and are still "
         "there.",
         remedy=f"{MAINTENANCE} djqueue.maintenance.{sweep}() does it once.",
         subject=Subject.SETTINGS if setting else Subject.DATABASE,
@@ -85,7 +86,7 @@ def counts(database: Statements) -> Iterator[Finding]:
         yield Finding(
             code=Code.COUNTS_NOT_MERGED,
             severity=Severity.WARNING,
-            text=f"Counts of finished jobs should have been merged {duration(late)} ago: djqueue_throughput grows, and "
+            text=f"Counts of finished jobs should have been merged {in_words(late)} ago: djqueue_throughput grows, and "
             "statistics become slow.",
             remedy=f"{MAINTENANCE} djqueue.maintenance.roll_up() does it once.",
             subject=Subject.DATABASE,
