@@ -15,8 +15,8 @@ from django.utils.translation import gettext, ngettext
 
 from djqueue.conf import config
 from djqueue.models import Job, Schedule, Worker
-from djqueue.operations import reasons, start_times
-from djqueue.operations.explain import Explanation
+from djqueue.operations.estimate import start_times
+from djqueue.operations.explain import Explanation, reasons
 from djqueue.operations.situation import Situation
 from djqueue.sql import statements
 

@@ -234,7 +234,7 @@ def test_findings_are_ordered_by_severity_and_bounded(database):
         WorkerFactory(queues=[f"late{number}"], loops={"claimer": 500.0})
         QueueStateFactory(queue=f"paused{number}", paused=True)
         JobFactory(queue=f"paused{number}")
-        disable_with(row := ScheduleFactory(), "problem")
+        disable_with(row := ScheduleFactory(), "problem", ago(0))
         row.save(using=database)
         ThroughputFactory(queue=f"late{number}", minute=minute(1), done=0, failed=9, dead=9)
     queues, workers = summary.queues(), summary.all_workers()

@@ -14,8 +14,8 @@ from django.db import connections
 import djqueue
 from djqueue import Estimate, testing
 from djqueue.models import Job
-from djqueue.operations import start_times
-from djqueue.operations.queueing import LATENCY, Capacity, Load, RunTime, average, run_time
+from djqueue.operations.estimate import start_times
+from djqueue.operations.estimate.queueing import LATENCY, Capacity, Load, RunTime, average, run_time
 from djqueue.operations.rates import Histogram
 from djqueue.sql.throughput import BUCKETS
 from tests.app.tasks import add, echo

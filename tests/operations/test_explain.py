@@ -57,7 +57,7 @@ def test_waiting_counts_the_jobs_ahead_and_the_threads(database):
 
 def test_jobs_ahead_are_counted_up_to_a_limit(database, monkeypatch):
     monkeypatch.setattr("djqueue.operations.situation.MOST_COUNTED", 3)
-    monkeypatch.setattr("djqueue.operations.reasons.MOST_COUNTED", 3)
+    monkeypatch.setattr("djqueue.operations.explain.reasons.MOST_COUNTED", 3)
     WorkerFactory()
     handles = [add.enqueue(n) for n in range(6)]
     explained(handles[3], Code.WAITING, "3 jobs are ahead of it")

@@ -54,8 +54,9 @@ def explain(id: UUID | str) -> Explanation:  # noqa: A002 - the contract's name
     If several reasons hold, the first one in the order of `Code` is given: it must be removed before the others matter.
     A malformed id is not found.
     """
+    from djqueue.operations.situation import find
+
     from . import reasons
-    from .situation import find
 
     found = find(id)
     return reasons.not_found(id) if found is None else reasons.of(found)

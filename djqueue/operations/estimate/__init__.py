@@ -25,8 +25,9 @@ def estimate(id: UUID | str) -> Estimate:  # noqa: A002 - the contract's name
     The seconds are None if the job does not wait, if it cannot start (its queue is paused, no live worker consumes it,
     the workers do not know its task), or if no run times were measured in the last day.
     """
+    from djqueue.operations.situation import find
+
     from . import start_times
-    from .situation import find
 
     found = find(id)
     return Estimate() if found is None else start_times.of(found)

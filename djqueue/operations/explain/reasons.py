@@ -15,12 +15,11 @@ from djqueue.conf import FOR_EVER, config
 from djqueue.core import masking, registry
 from djqueue.core.durations import in_words
 from djqueue.lifecycle.unknown_tasks import similar
+from djqueue.operations.moments import moment
+from djqueue.operations.situation import MOST_COUNTED, Situation
 from djqueue.states import Status
 
-from . import holders
-from .explain import Code, Explanation
-from .moments import moment
-from .situation import MOST_COUNTED, Situation
+from . import Code, Explanation, holders
 
 LONGEST_ERROR = 120
 COMMAND = "python manage.py runworker"

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 
+from djqueue.operations.rates import Histogram
 from djqueue.sql.throughput import BUCKETS
-
-from .rates import Histogram
 
 # Nine tenths of a normal distribution are below the mean plus so many standard deviations.
 NINETY = 1.2816

@@ -9,13 +9,13 @@ from typing import Any
 
 from djqueue.conf import config
 from djqueue.models import DoneJob, Job
+from djqueue.operations import rates
+from djqueue.operations.situation import MOST_COUNTED, Situation
 from djqueue.sql import ahead, workers
 from djqueue.states import Status
 
-from . import rates
-from .estimate import Estimate
+from . import Estimate
 from .queueing import Capacity, Load, RunTime, average, run_time
-from .situation import MOST_COUNTED, Situation
 
 # Jobs ahead are counted up to here; the tasks of the first MOST_COUNTED of them are read.
 MOST_AHEAD = 100_000

@@ -11,11 +11,10 @@ from django.utils.translation import gettext as _
 from djqueue.conf import config
 from djqueue.core import masking
 from djqueue.core.durations import in_words
-
-from .moments import moment
-from .situation import Situation
-from .summary import WorkerState
-from .values import worker_queues
+from djqueue.operations.moments import moment
+from djqueue.operations.situation import Situation
+from djqueue.operations.summary import WorkerState
+from djqueue.operations.values import worker_queues
 
 MOST_NAMED = 5
 
