@@ -25,7 +25,7 @@ from djqueue.core import masking
 from djqueue.models import QueueState
 from djqueue.states import Status
 
-from . import display, latest, log, neighbours, search, timeline
+from . import display, job_page, latest_jobs, log, search, timeline
 from .actions import FROM_PAGE, Act, ActingAdmin, Tally
 from .log import TABLES
 from .paginator import CAP
@@ -195,7 +195,7 @@ class JobFieldsAdmin(ActingAdmin):
     def page_context(self, request: HttpRequest, job: Any) -> dict[str, Any]:
         args, kwargs = masking.masked(job.task, job.args, job.kwargs)
         secrets = masking.secrets(job.task, job.args, job.kwargs)
-        situation = neighbours.situation_of(job)
+        situation = job_page.situation_of(job)
         return {
             **self.admin_site.each_context(request),
             "title": job.task,
@@ -207,10 +207,10 @@ class JobFieldsAdmin(ActingAdmin):
             "media": self.media,
             "job": job,
             "status": display.status(job),
-            "explanation": neighbours.explanation(situation),
-            "estimate": neighbours.estimate(situation),
-            "facts": self.facts(job, neighbours.Links(self, request)),
-            "latest": latest.of_task(self, request, job),
+            "explanation": job_page.explanation(situation),
+            "estimate": job_page.estimate(situation),
+            "facts": self.facts(job, job_page.Links(self, request)),
+            "latest": latest_jobs.of_task(self, request, job),
             "timeline": timeline.timeline(job, log.history(job.pk)),
             "held": job.status == Status.CLAIMED.value,
             "attempts": timeline.attempts(job, secrets),
@@ -237,7 +237,7 @@ class JobFieldsAdmin(ActingAdmin):
             if value not in ([], {})
         ]
 
-    def facts(self, job: Any, links: neighbours.Links) -> list[tuple[Any, Any]]:
+    def facts(self, job: Any, links: job_page.Links) -> list[tuple[Any, Any]]:
         facts: list[tuple[Any, Any]] = [
             (_("Id"), format_html("<code>{}</code>", job.pk)),
             (_("Queue"), links.queue(job.queue)),

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 import djqueue
-from djqueue.admin import latest
+from djqueue.admin import latest_jobs as latest
 from tests.admin.tools import Cells, words
 from tests.app.tasks import add
 from tests.conftest import PLAIN

@@ -18,7 +18,7 @@ from djqueue.states import Status
 
 from . import charts, display
 from .base import QueueModelAdmin
-from .neighbours import viewable
+from .job_page import viewable
 
 MOST = 20
 # Done jobs have no index by task: as many of the newest are read, and the task may be rare.
