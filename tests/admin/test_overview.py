@@ -277,10 +277,16 @@ def test_workers_are_shown_with_the_jobs_that_they_run(boss):
     assert "2 of 4 threads are busy." in text
     assert re.search(r"w2 ! lost host:1 4\d\.\d s ago - - nothing", text)
     assert re.search(r"w1 ● alive host:1 \d.* ago 171\.7\sMB 2/4 shop.charge 2 min 1\d s shop.refund claimed", text)
+    assert "data-suspect" not in page.content.decode()
     assert text.index("w2") < text.index("w1")  # what is lost comes first
     assert f"/admin/djqueue/job/{job.pk}/change/" in links(page)
     assert "/admin/djqueue/worker/a_3A1_3Ax/change/" in links(page)
     assert "/admin/djqueue/worker/a_3A1_3Ax/change/" in links(boss.get("job"))
+
+
+def test_a_missing_heartbeat_makes_the_page_refresh_sooner(boss):
+    WorkerFactory(heartbeat_at=ago(8))
+    assert "data-suspect" in boss.get("overview", fragment=1).content.decode()
 
 
 def test_what_runs_next(boss):
@@ -401,7 +407,7 @@ def fill_more(fill, count: int) -> None:
 # The cache
 
 
-def test_a_value_is_kept_for_300_times_as_long_as_it_took(database, monkeypatch):
+def test_a_value_is_kept_for_400_times_as_long_as_it_took(database, monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(cache.time, "monotonic", lambda: clock[0])
     took, computed = 0.0, []
@@ -411,8 +417,8 @@ def test_a_value_is_kept_for_300_times_as_long_as_it_took(database, monkeypatch)
         computed.append(clock[0])
         return len(computed)
 
-    kept = Cache(compute)
-    for took, lasts in ((0.001, 2.0), (0.05, 15.0), (5.0, 60.0)):  # noqa: B007 (compute reads it)
+    kept = Cache(compute, 400)
+    for took, lasts in ((0.001, 2.0), (0.05, 20.0), (5.0, 60.0)):  # noqa: B007 (compute reads it)
         value = kept.get().value
         clock[0] += lasts - 0.01
         assert kept.get().value == value
@@ -421,9 +427,26 @@ def test_a_value_is_kept_for_300_times_as_long_as_it_took(database, monkeypatch)
         kept.forget()
     took = 0.01
     kept.get().seconds += 0.09  # it was also rendered
-    clock[0] += 29.9
+    clock[0] += 39.9
     assert kept.get().value == len(computed)
     assert len(computed) == 7
+
+
+def test_an_urgent_value_is_kept_for_a_short_time(database, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(cache.time, "monotonic", lambda: clock[0])
+    values = iter(range(100))
+
+    def make() -> int:
+        clock[0] += 1
+        return next(values)
+
+    kept = Cache(make, 400, is_urgent=lambda value: value == 0)
+    kept.get()
+    clock[0] += cache.LEAST
+    assert kept.get().value == 1
+    clock[0] += cache.LEAST
+    assert kept.get().value == 1
 
 
 def test_one_thread_computes_while_the_others_get_the_previous_value(database):
@@ -437,9 +460,9 @@ def test_one_thread_computes_while_the_others_get_the_previous_value(database):
             leave.wait(30)
         return len(calls)
 
-    kept = Cache(compute)
+    kept = Cache(compute, 400)
     first = kept.get()
-    first.made -= 10
+    first.made -= 10  # it was kept for long enough
     slow = threading.Thread(target=kept.get)
     slow.start()
     assert entered.wait(30)
@@ -450,7 +473,7 @@ def test_one_thread_computes_while_the_others_get_the_previous_value(database):
 
 
 def test_a_failed_computation_does_not_lock_the_cache(database):
-    kept = Cache(lambda: 1 / 0)
+    kept = Cache(lambda: 1 / 0, 400)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             kept.get()

@@ -44,7 +44,8 @@ def part(visitor, name: str) -> str:
     return visitor.page.inner_text(f"#djq-{name}")
 
 
-def wait_for(visitor, name: str, text: str, seconds: float = 60) -> None:
+def wait_for(visitor, name: str, text: str, seconds: float = 100) -> None:
+    """Wait for a text in a part; on a busy machine, a part is kept for up to a minute."""
     deadline = time.monotonic() + seconds
     while text not in part(visitor, name):
         assert time.monotonic() < deadline, f"{text!r} did not appear: {part(visitor, name)}"
@@ -99,6 +100,7 @@ def test_a_button_of_a_refreshed_part_still_works(visitor, worker):
     visitor.log_in()
     visitor.open("overview/")
     before = visitor.page.get_attribute("#djq-queues", "data-version")
+    snapshot.forget()
     eventually(lambda: changed(visitor, "queues", before), 60)
     visitor.press("Pause mail")
     visitor.confirm()
@@ -128,7 +130,7 @@ def test_a_killed_worker_turns_up_as_lost(visitor, server, database):
         # Three heartbeats are missing after 12 seconds; the rest is for the refresh, and for a busy machine.
         wait_for(visitor, "workers", "lost", 40)
         print(f"lost after {time.monotonic() - killed:.1f} s")
-        wait_for(visitor, "attention", "has sent no heartbeat", 60)
+        wait_for(visitor, "attention", "has sent no heartbeat")
         visitor.shoot("overview-lost-worker")
     finally:
         if process.poll() is None:
@@ -143,7 +145,7 @@ def test_a_hidden_page_does_not_poll(visitor):
     visitor.log_in()
     visitor.page.clock.install()
     visitor.open("overview/")
-    visitor.page.clock.run_for(6_000)
+    visitor.page.clock.run_for(11_000)
     eventually(lambda: polls_after(visitor, polls, 1))
     hide(visitor, True)
     visitor.page.clock.run_for(300_000)
@@ -193,6 +195,7 @@ def test_a_refresh_keeps_focus_and_scroll_position(visitor):
     visitor.page.evaluate("document.querySelector('#djq-queues .djq-scroll').scrollLeft = 120")
     top = visitor.page.evaluate("window.scrollY")
     before = visitor.page.get_attribute("#djq-queues", "data-version")
+    snapshot.forget()
     eventually(lambda: changed(visitor, "queues", before), 60)
     assert visitor.page.evaluate("document.activeElement.value") == "q30"
     assert visitor.page.evaluate("document.querySelector('#djq-queues .djq-scroll').scrollLeft") == 120
@@ -213,7 +216,7 @@ def test_a_silent_server_is_said_and_asked_less_often(visitor):
     visitor.log_in()
     visitor.open("overview/")
     visitor.page.route("**/overview/?fragment=*", lambda route: route.abort("connectionrefused"))
-    visitor.reads("The server does not answer. This page is out of date; trying again in 10 s.")
+    visitor.reads("The server does not answer. This page is out of date; trying again in 20 s.")
     visitor.page.unroute("**/overview/?fragment=*")
     eventually(lambda: gone(visitor, "The server does not answer."), 60)
     assert all("ERR_CONNECTION_REFUSED" in one for one in visitor.complaints)

@@ -12,8 +12,7 @@ from djqueue.conf import config
 
 T = TypeVar("T")
 
-TIMES = 300  # a value is kept for so many times as long as it took to make it, so it costs at most 1/300 of a core
-LEAST, MOST = 2.0, 60.0  # seconds
+LEAST, MOST = 2.0, 60.0  # seconds for which a value is kept
 
 
 @dataclass(slots=True)
@@ -22,45 +21,48 @@ class Kept(Generic[T]):
     version: int  # the time in microseconds, so that versions of several processes can be compared
     made: float  # by time.monotonic()
     seconds: float  # that it took to make it; those who render it add theirs
+    times: float  # as long it is kept
 
-    def lasts(self, times: int) -> float:
-        return min(MOST, max(LEAST, times * self.seconds))
+    def is_older(self, by: float = 0.0) -> bool:
+        """Return whether it has been kept for its time, or longer by some seconds."""
+        return time.monotonic() >= self.made + min(MOST, max(LEAST, self.times * self.seconds)) + by
 
 
 class Cache(Generic[T]):
-    """A value per database, made by one thread at a time while the others get the previous one."""
+    """A value per database, made by one thread at a time while the others get the previous one.
 
-    def __init__(self, make: Callable[[], T], times: int = TIMES) -> None:
-        self.make, self.times = make, times
+    It is kept for so many times as long as it took to make it, so it costs at most 1/times of a core; for a short time
+    only if it is urgent.
+    """
+
+    def __init__(self, make: Callable[[], T], times: int, is_urgent: Callable[[T], bool] = lambda value: False) -> None:
+        self.make, self.times, self.is_urgent = make, times, is_urgent
         self._kept: dict[str, Kept[T]] = {}
         self._lock = threading.Lock()
 
     def get(self) -> Kept[T]:
         alias = config().database
         found = self._kept.get(alias)
-        if found is not None and not self._is_older(found):
+        if found is not None and not found.is_older():
             return found
         # A value that nobody has asked for lately is too old to be shown.
-        usable = found is not None and not self._is_older(found, MOST)
+        usable = found is not None and not found.is_older(MOST)
         if not self._lock.acquire(blocking=not usable):
             assert found is not None
             return found
         try:
             latest = self._kept.get(alias)
-            if latest is None or self._is_older(latest):  # otherwise it was made while this thread waited
+            if latest is None or latest.is_older():  # otherwise it was made while this thread waited
                 latest = self._kept[alias] = self._made()
             return latest
         finally:
             self._lock.release()
 
-    def _is_older(self, kept: Kept[T], by: float = 0.0) -> bool:
-        return time.monotonic() >= kept.made + kept.lasts(self.times) + by
-
     def _made(self) -> Kept[T]:
         version, start = time.time_ns() // 1000, time.monotonic()
         value = self.make()
         end = time.monotonic()
-        return Kept(value, version, end, end - start)
+        return Kept(value, version, end, end - start, 0 if self.is_urgent(value) else self.times)
 
     def forget(self) -> None:
         """Make the value again when it is needed next: an operator has changed something."""

@@ -54,7 +54,7 @@ def queue(row: QueueRow, now: datetime, links: Links) -> dict[str, Any]:
         "name": name,
         "flagged": row.flagged,
         "state": queue_state(one.paused, one.consumed),
-        "since": display.between(row.paused_at, now) if one.paused and row.paused_at else "",
+        "since": gettext("for %(time)s") % {"time": display.between(row.paused_at, now)} if row.paused_at else "",
         "counts": [(number(count), url if count else "") for count, url in counts],
         "oldest": display.duration(one.oldest_pending_seconds),
         "backlog": backlog(row),
@@ -62,6 +62,7 @@ def queue(row: QueueRow, now: datetime, links: Links) -> dict[str, Any]:
         "wait": quantiles(row.rates.wait),
         "run": quantiles(row.rates.run),
         "act": act if act in links.may else "",
+        "act_label": gettext("Resume") if one.paused else gettext("Pause"),
     }
 
 
@@ -162,26 +163,27 @@ def workers(data: Workers, links: Links) -> dict[str, Any]:
 
 
 def worker(row: WorkerRow, now: datetime, links: Links) -> dict[str, Any]:
-    one = row.summary
+    one, more = row.summary, len(row.jobs) - MOST_JOBS
+    note = gettext("and %(count)d more") % {"count": more} if more > 0 else "" if row.jobs else gettext("nothing")
     return {
         "name": one.name or one.identity,
         "url": links.page(Worker, one.identity),
         "host": f"{one.host}:{one.pid}",
-        "state": display.badge(one.state.value, str(states()[one.state.value])),
-        "heartbeat": display.duration(one.heartbeat_seconds),
+        "state": display.badge(one.state.value, states()[one.state.value]),
+        "heartbeat": gettext("%(time)s ago") % {"time": display.duration(one.heartbeat_seconds)},
         "memory": filesizeformat(one.memory) if one.memory else display.NOTHING,
         "threads": f"{one.running}/{one.threads}" if one.alive else display.NOTHING,
         "jobs": [
-            {
-                "task": display.dotted(job.task),
-                "url": links.page(Job, job.pk),
-                "since": display.between(job.claimed_at, now),
-                "started": job.started,
-            }
+            {"task": display.dotted(job.task), "url": links.page(Job, job.pk), "since": since(job, now)}
             for job in row.jobs[:MOST_JOBS]
         ],
-        "more": max(0, len(row.jobs) - MOST_JOBS),
+        "note": note,
     }
+
+
+def since(job: Job, now: datetime) -> str:
+    time = display.between(job.claimed_at, now)
+    return time if job.started else gettext("claimed %(time)s ago, not started") % {"time": time}
 
 
 def states() -> dict[str, str]:

@@ -25,7 +25,8 @@ from djqueue.models import DeadJob, Job, QueueState, Schedule, Worker
 from .links import Links
 from .parts import Viewer, rendered
 
-REFRESH = 5  # seconds between two refreshes of an open page
+# Seconds between two refreshes of an open page, and while a worker may soon be lost: a killed one turns up within 20.
+REFRESH, REFRESH_SOON = 10, 3
 SHOWN_MODELS = (Job, DeadJob, QueueState, Worker, Schedule)
 CONTROLS = ("pause", "resume")
 
@@ -78,6 +79,7 @@ class OverviewAdmin(QueueModelAdmin):
                 "actions_on_top": True,  # otherwise the parent template has an inline style
                 "parts": rendered(viewer, Links(self, viewer.may)),
                 "refresh": REFRESH,
+                "refresh_soon": REFRESH_SOON,
                 "queues_url": self.url("changelist", model=QueueState),
                 **(extra_context or {}),
             },

@@ -6,6 +6,7 @@
     const status = document.getElementById("djq-status");
     const button = document.getElementById("djq-pause");
     const interval = 1000 * Number(parts.dataset.refresh);
+    const soon = 1000 * Number(parts.dataset.soon);
     const longest = 60000;
     let paused = false, ended = false, failures = 0, timer = null, loading = false;
 
@@ -87,7 +88,7 @@
             if (paused) return;
             if (isInUse()) say("");
             else swap(html);
-            plan(interval);
+            plan(parts.querySelector("[data-suspect]") ? soon : interval);
         } catch {
             failures += 1;
             const delay = Math.min(longest, interval * 2 ** failures);
