@@ -108,9 +108,9 @@ def read_workers() -> Workers:
     )
 
 
-# Together at most 0.4% of a core. Ten people who keep the page open cost about as much by their requests alone.
-SNAPSHOT = Cache(read_snapshot, times=400)
-WORKERS = Cache(read_workers, times=800, is_urgent=lambda workers: workers.suspect)
+# Together at most 0.3% of a core. Ten people who keep the page open cost about as much by their requests alone.
+SNAPSHOT = Cache(read_snapshot, times=500)
+WORKERS = Cache(read_workers, times=1000, is_urgent=lambda workers: workers.suspect)
 
 
 def forget() -> None:
