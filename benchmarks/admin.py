@@ -57,8 +57,12 @@ PAGES = {
     "dead jobs, a queue": "deadjob/?queue=q7",
     "dead jobs, a task": "deadjob/?task=shop.tasks.charge",
     "dead jobs, a task that has none": "deadjob/?task=shop.tasks.nothing",
-    "dead jobs, a group": "deadjob/?task=shop.tasks.charge&error=order+%23:+the+card",
-    "dead jobs, a group that has none": "deadjob/?task=shop.tasks.charge&error=nobody",
+    "dead jobs, an error": "deadjob/?task=shop.tasks.charge&error=order+%23:+the+card",
+    "dead jobs, an error that none has": "deadjob/?task=shop.tasks.charge&error=nobody",
+    "dead jobs, a group": "deadjob/?task=shop.tasks.charge&group=order+%23:+the+card+company+does+not+answer",
+    "dead jobs, a group, of the last hour": "deadjob/?since=hour&task=shop.tasks.charge&group=order+%23:+the+card",
+    "dead jobs, a group that has none": "deadjob/?task=shop.tasks.charge&group=order+%23:+the+card",
+    "jobs that wait for a retry, a group": "job/?status=scheduled&since=hour&task=shop.tasks.charge&group=no+%23",
     "dead jobs, oldest first": "deadjob/?o=3",
     "dead jobs of the last hour": "deadjob/?since=hour",
     "dead jobs of the last week": "deadjob/?since=week",
@@ -147,7 +151,12 @@ def fill_tables(rows: int) -> None:
     fill("djqueue_deadjob", rows, **common, **died)
     fill("djqueue_donejob", rows, **common, status="'done'", completed_at="now() - n * interval '1 second'")
     run(WORKER)
-    run("VACUUM ANALYZE djqueue_job, djqueue_deadjob, djqueue_donejob")
+    run(  # a day of 20 queues and 3 tasks
+        "INSERT INTO djqueue_throughput (minute, queue, task, wait_bucket, run_bucket, done, wait_sum, run_sum) "
+        "SELECT date_trunc('minute', now()) - n % 1440 * interval '1 minute', 'q' || mod(n, 20), 'shop.tasks.charge', "
+        "mod(n, 5), mod(n, 3), 10, 1, 1 FROM generate_series(1, 86400) n"
+    )
+    run("VACUUM ANALYZE djqueue_job, djqueue_deadjob, djqueue_donejob, djqueue_throughput")
     print(f"{rows} pending and {rows} dead rows made in {time.perf_counter() - start:.0f} s")
 
 
@@ -157,6 +166,7 @@ def measure() -> dict[str, float]:
     from django.test import Client
     from django.test.utils import CaptureQueriesContext
 
+    from djqueue.admin.overview import snapshot
     from djqueue.models import DeadJob, Job
 
     client = Client()
@@ -167,6 +177,8 @@ def measure() -> dict[str, float]:
     for name, path in PAGES.items():
         times = []
         for _ in range(3):
+            snapshot.forget()  # the overview would not read anything again
+            snapshot.THE_DAY.forget()
             start = time.perf_counter()
             with CaptureQueriesContext(connection) as queries:
                 response = client.get(f"/admin/djqueue/{path.format(**ids)}")

@@ -44,9 +44,11 @@ ALL = ["view_job", "view_deadjob", "view_queuestate", "view_worker", "view_sched
 @pytest.fixture(autouse=True)
 def fresh():
     snapshot.forget()
+    snapshot.THE_DAY.forget()
     parts._rendered.clear()
     yield
     snapshot.forget()
+    snapshot.THE_DAY.forget()
 
 
 def this_minute():
@@ -211,10 +213,11 @@ def test_throughput_is_drawn_with_its_numbers(boss):
     ThroughputFactory(minute=this_minute() - timedelta(minutes=3), done=40)
     ThroughputFactory(minute=this_minute() - timedelta(minutes=3), done=0, failed=2, queue="other")
     ThroughputFactory(minute=this_minute() - timedelta(hours=5), done=1000)
-    text = part(boss.get("overview"), "throughput")
+    page = boss.get("overview")
+    text = part(page, "throughput")
     assert "Last hour, per minute Done: 40 0.7 per minute; highest bar: 40" in text
     assert "Failed attempts: 2 0.0 per minute; highest bar: 2" in text
-    assert "Last day, per 15 minutes Done: 1,040 0.7 per minute; highest bar: 1,000" in text
+    assert "Last day, per 15 minutes Done: 1,040 0.7 per minute; highest bar: 1,000" in part(page, "day")
 
 
 def test_a_group_of_failures_links_to_exactly_its_jobs(boss):
@@ -351,7 +354,7 @@ def test_the_fragment_has_only_the_parts_that_are_new(boss):
     html = fragment.content.decode()
     assert "<html" not in html
     versions = re.findall(r'<section id="djq-(\w+)" data-version="(\d+)"', html)
-    assert [name for name, _ in versions] == ["attention", "queues", "throughput", "failures", "workers", "next"]
+    assert [name for name, _ in versions] == ["attention", "queues", "throughput", "day", "failures", "workers", "next"]
     seen = ",".join(f"{name}:{version}" for name, version in versions)
     assert boss.get("overview", fragment=1, seen=seen).content == b""
     older = ",".join(f"{name}:{int(version) - (name == 'workers')}" for name, version in versions)
@@ -386,6 +389,7 @@ def test_the_number_of_statements_is_fixed_and_a_kept_overview_sends_none(boss, 
     for count in (6, 30):
         fill(count) if not sent else [rows(m).all().delete() for m in (Job,)] and fill_more(fill, count)
         snapshot.forget()
+        snapshot.THE_DAY.forget()
         with CaptureQueriesContext(connections[database]) as asked:
             assert boss.get("overview", fragment=1).status_code == 200
         sent.append(len(asked))

@@ -38,6 +38,7 @@ with_and_without_scripts = pytest.mark.parametrize("visitor", [True, False], ind
 @pytest.fixture(autouse=True)
 def fresh(server):
     snapshot.forget()
+    snapshot.THE_DAY.forget()
 
 
 def part(visitor, name: str) -> str:

@@ -22,10 +22,11 @@ class Kept(Generic[T]):
     made: float  # by time.monotonic()
     seconds: float  # that it took to make it; those who render it add theirs
     times: float  # as long it is kept
+    most: float = MOST
 
     def is_older(self, by: float = 0.0) -> bool:
         """Return whether it has been kept for its time, or longer by some seconds."""
-        return time.monotonic() >= self.made + min(MOST, max(LEAST, self.times * self.seconds)) + by
+        return time.monotonic() >= self.made + min(self.most, max(LEAST, self.times * self.seconds)) + by
 
 
 class Cache(Generic[T]):
@@ -35,8 +36,14 @@ class Cache(Generic[T]):
     only if it is urgent.
     """
 
-    def __init__(self, make: Callable[[], T], times: int, is_urgent: Callable[[T], bool] = lambda value: False) -> None:
-        self.make, self.times, self.is_urgent = make, times, is_urgent
+    def __init__(
+        self,
+        make: Callable[[], T],
+        times: int,
+        most: float = MOST,
+        is_urgent: Callable[[T], bool] = lambda value: False,
+    ) -> None:
+        self.make, self.times, self.most, self.is_urgent = make, times, most, is_urgent
         self._kept: dict[str, Kept[T]] = {}
         self._lock = threading.Lock()
 
@@ -62,7 +69,7 @@ class Cache(Generic[T]):
         version, start = time.time_ns() // 1000, time.monotonic()
         value = self.make()
         end = time.monotonic()
-        return Kept(value, version, end, end - start, 0 if self.is_urgent(value) else self.times)
+        return Kept(value, version, end, end - start, 0 if self.is_urgent(value) else self.times, self.most)
 
     def forget(self) -> None:
         """Make the value again when it is needed next: an operator has changed something."""

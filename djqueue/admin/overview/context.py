@@ -85,12 +85,11 @@ def quantiles(times: Histogram) -> tuple[str, str]:
 
 
 def throughput(data: Snapshot, links: Links) -> dict[str, Any]:
-    return {
-        "charts": [
-            chart(gettext("Last hour, per minute"), data.hour, 1, "H:i"),
-            chart(gettext("Last day, per %(count)d minutes") % {"count": STEP}, data.day, STEP, "D H:i"),
-        ]
-    }
+    return chart(gettext("Last hour, per minute"), data.hour, 1, "H:i")
+
+
+def day(points: Sequence[Point], links: Links) -> dict[str, Any]:
+    return chart(gettext("Last day, per %(count)d minutes") % {"count": STEP}, points, STEP, "D H:i")
 
 
 def chart(title: str, points: Sequence[Point], minutes: int, time_format: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 from . import context
 from .cache import Cache
 from .links import Links
-from .snapshot import SNAPSHOT, WORKERS
+from .snapshot import SNAPSHOT, THE_DAY, WORKERS
 
 MOST_RENDERED = 200
 
@@ -42,6 +42,7 @@ PARTS = [
     Part("attention", SNAPSHOT, context.attention),
     Part("queues", SNAPSHOT, context.queues, ("view_queuestate",)),
     Part("throughput", SNAPSHOT, context.throughput),
+    Part("day", THE_DAY, context.day),
     Part("failures", SNAPSHOT, context.failures),
     Part("workers", WORKERS, context.workers, ("view_worker",)),
     Part("next", SNAPSHOT, context.coming),
@@ -54,7 +55,7 @@ _lock = threading.Lock()
 def rendered(viewer: Viewer, links: Links, seen: str = "") -> SafeString:
     """Return the parts, without those of which the page has this or a later version: "queues:17,workers:18"."""
     versions = _versions(seen)
-    kept = {id(cache): cache.get() for cache in (SNAPSHOT, WORKERS)}
+    kept = {id(cache): cache.get() for cache in (SNAPSHOT, THE_DAY, WORKERS)}
     html = []
     for part in PARTS:
         found = kept[id(part.cache)]
