@@ -109,7 +109,7 @@ def _summary(jobs: Sequence[Finished]) -> str:
         return ""
     text = ngettext(
         "Run time of the latest job: %(middle)s.",
-        "Run times of the latest %(count)s jobs, oldest first: from %(least)s to %(most)s, in the median %(middle)s.",
+        "Run times of the latest %(count)s jobs, oldest first: from %(least)s to %(most)s; median %(middle)s.",
         len(measured),
     )
     words = [display.duration(value) for value in (measured[0], measured[-1], measured[len(measured) // 2])]

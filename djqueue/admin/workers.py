@@ -199,7 +199,7 @@ class WorkerAdmin(ActingAdmin):
             (_("Host and process"), self.host_column(row)),
             (_("Queues"), worker_queues(row.queues)),
             (_("Running"), self.running_column(row)),
-            (_("Finished"), row.finished),
+            (_("Finished"), number_format(row.finished, force_grouping=True)),
             (_("Memory"), self.memory_column(row)),
             (_("Started"), display.instant(row.started_at)),
             (_("Heartbeat"), display.ago(row.heartbeat_at, row.now)),

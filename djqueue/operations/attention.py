@@ -188,9 +188,7 @@ def _deaths(queue: str, deaths: int, mean: float) -> Finding:
 
 
 def _too_old(row: QueueSummary, median: float) -> Finding:
-    usual = (
-        f"half of the jobs of the last day waited less than {in_words(median)}" if median else "no job of it ran today"
-    )
+    usual = f"usually it is less than {in_words(median)} (median of a day)" if median else "no job of it ran today"
     return Finding(
         code=Code.OLDEST_TOO_OLD,
         severity=Severity.WARNING,

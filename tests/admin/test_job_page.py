@@ -97,7 +97,7 @@ def test_latest_jobs_of_the_task(boss):
     assert not {row.id for row in found.jobs} & {job.pk for job in others}
     assert found.chart.count("<a ") == 19  # all but the cancelled one, which did not run
     assert "djq-bar-failed" in found.chart
-    assert "Run times of the latest 19 jobs, oldest first: from 2.0 s to 4.0 s, in the median 4.0 s." in words(page)
+    assert "Run times of the latest 19 jobs, oldest first: from 2.0 s to 4.0 s; median 4.0 s." in words(page)
     assert all(boss.client.get(row.url).status_code == 200 for row in found.jobs[::10])
 
 

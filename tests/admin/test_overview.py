@@ -216,7 +216,7 @@ def test_throughput_is_drawn_with_its_numbers(boss):
     page = boss.get("overview")
     text = part(page, "throughput")
     assert "Last hour, per minute Done: 40 0.7 per minute; highest bar: 40" in text
-    assert "Failed attempts: 2 0.0 per minute; highest bar: 2" in text
+    assert "Failed attempts: 2 < 0.1 per minute; highest bar: 2" in text
     assert "Last day, per 15 minutes Done: 1,040 0.7 per minute; highest bar: 1,000" in part(page, "day")
 
 

@@ -73,6 +73,6 @@ def test_pausing_the_queue_changes_the_reason(visitor, waiting):
     visitor.log_in()
     djqueue.Queue("default").pause()
     visitor.open(f"job/{waiting.pk}/change/")
-    visitor.reads("The queue “default” is paused since")
+    visitor.reads("The queue “default” has been paused since")
     visitor.shoot("job-paused")
     assert not visitor.shows("Estimated start")

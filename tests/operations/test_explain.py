@@ -78,7 +78,7 @@ def test_paused(database):
     add.enqueue(2)
     djqueue.Queue("default").pause()
     rows(QueueState).update(paused_at=ago(245))
-    text = explained(handle, Code.PAUSED, "The queue “default” is paused since", "its 2 pending jobs")
+    text = explained(handle, Code.PAUSED, "The queue “default” has been paused since", "its 2 pending jobs")
     assert re.search(r"\(4 min \d+ s ago\)", text)
     djqueue.Queue("default").resume()
     explained(handle, Code.NO_WORKER)

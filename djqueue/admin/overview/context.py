@@ -23,6 +23,7 @@ from .links import Links
 from .snapshot import STEP, QueueRow, Snapshot, WorkerRow, Workers
 
 MOST_JOBS = 5  # of one worker
+RECENT = 5  # minutes
 
 
 def attention(data: Snapshot, links: Links) -> dict[str, Any]:
@@ -44,21 +45,27 @@ def queue(row: QueueRow, now: datetime, links: Links) -> dict[str, Any]:
     one, name = row.summary, row.summary.queue
     act = "resume" if one.paused else "pause"
     counts = [
-        (one.pending, links.rows(Job, queue=name, status="pending")),
-        (one.scheduled, links.rows(Job, queue=name, status="scheduled")),
-        (one.blocked, ""),
-        (one.claimed, links.rows(Job, queue=name, status="claimed")),
-        (one.dead, links.rows(DeadJob, queue=name)),
+        (gettext("Pending"), one.pending, links.rows(Job, queue=name, status="pending")),
+        (gettext("Scheduled"), one.scheduled, links.rows(Job, queue=name, status="scheduled")),
+        (gettext("Blocked"), one.blocked, ""),
+        (gettext("Running"), one.claimed, links.rows(Job, queue=name, status="claimed")),
+        (gettext("Dead"), one.dead, links.rows(DeadJob, queue=name)),
+    ]
+    ended = [
+        (gettext("Done, 5 min"), row.recent.done),
+        (gettext("Failed, 5 min"), row.recent.failed),
+        (gettext("Done, 60 min"), row.rates.done),
+        (gettext("Failed, 60 min"), row.rates.failed),
     ]
     return {
         "name": name,
         "flagged": row.flagged,
         "state": queue_state(one.paused, one.consumed),
         "since": gettext("for %(time)s") % {"time": display.between(row.paused_at, now)} if row.paused_at else "",
-        "counts": [(number(count), url if count else "") for count, url in counts],
+        "counts": [(label, number(count), url if count else "") for label, count, url in counts],
         "oldest": display.duration(one.oldest_pending_seconds),
         "backlog": backlog(row),
-        "ended": [number(row.recent.done), number(row.recent.failed), number(row.rates.done), number(row.rates.failed)],
+        "ended": [(label, number(count)) for label, count in ended],
         "wait": quantiles(row.rates.wait),
         "run": quantiles(row.rates.run),
         "act": act if act in links.may else "",
@@ -72,7 +79,7 @@ def backlog(row: QueueRow) -> str:
     if not row.summary.pending:
         return gettext("none")
     if left is None:
-        return gettext("unknown")
+        return gettext("stopped") if row.summary.paused or not row.summary.consumed else gettext("unknown")
     if left < 60:
         return gettext("< 1 min")
     if left < 90 * 60:
@@ -112,12 +119,18 @@ def lane(title: str, label: str, css: str, counts: Sequence[int], times: Sequenc
     numbers = {
         "label": label,
         "total": number(sum(counts)),
-        "mean": number_format(round(sum(counts) / (len(counts) * minutes), 1), 1, force_grouping=True),
+        "mean": per_minute(counts, minutes),
+        "now": per_minute(counts[-RECENT:], minutes) if minutes == 1 else "",
         "most": number(max(counts)),
     }
     said = gettext("%(title)s: %(label)s, %(total)s in total, at most %(most)s") % {"title": title, **numbers}
     bars = [Bar(f"{time}: {count}", [(css, count)]) for time, count in zip(times, counts, strict=True)]
     return {**numbers, "svg": charts.bars(said, bars, height=36)}
+
+
+def per_minute(counts: Sequence[int], minutes: int) -> str:
+    mean = sum(counts) / (len(counts) * minutes)
+    return gettext("< 0.1") if 0 < mean < 0.1 else str(number_format(round(mean, 1), 1, force_grouping=True))
 
 
 def failures(data: Snapshot, links: Links) -> dict[str, Any]:
@@ -168,7 +181,7 @@ def worker(row: WorkerRow, now: datetime, links: Links) -> dict[str, Any]:
         "name": one.name or one.identity,
         "url": links.page(Worker, one.identity),
         "host": f"{one.host}:{one.pid}",
-        "state": display.badge(one.state.value, states()[one.state.value]),
+        "state": display.badge(one.state.value, str(one.state.label)),
         "heartbeat": gettext("%(time)s ago") % {"time": display.duration(one.heartbeat_seconds)},
         "memory": filesizeformat(one.memory) if one.memory else display.NOTHING,
         "threads": f"{one.running}/{one.threads}" if one.alive else display.NOTHING,
@@ -183,16 +196,6 @@ def worker(row: WorkerRow, now: datetime, links: Links) -> dict[str, Any]:
 def since(job: Job, now: datetime) -> str:
     time = display.between(job.claimed_at, now)
     return time if job.started else gettext("claimed %(time)s ago, not started") % {"time": time}
-
-
-def states() -> dict[str, str]:
-    return {
-        "alive": gettext("alive"),
-        "quiet": gettext("quiet"),
-        "draining": gettext("draining"),
-        "lost": gettext("lost"),
-        "stopped": gettext("stopped"),
-    }
 
 
 def coming(data: Snapshot, links: Links) -> dict[str, Any]:

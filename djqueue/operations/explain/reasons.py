@@ -158,9 +158,11 @@ def _overdue(situation: Situation) -> str:
 
 def _paused(situation: Situation) -> str:
     since = situation.state.paused_at if situation.state else None
-    paused = _("The queue “%(queue)s” is paused") % {"queue": situation.queue}
-    if since is not None:
-        paused = _("%(paused)s since %(at)s") % {"paused": paused, "at": moment(since, situation.now)}
+    if since is None:
+        paused = _("The queue “%(queue)s” is paused") % {"queue": situation.queue}
+    else:
+        details = {"queue": situation.queue, "at": moment(since, situation.now)}
+        paused = _("The queue “%(queue)s” has been paused since %(at)s") % details
     text = ngettext(
         "%(paused)s. Resume it to run its %(count)s pending job.",
         "%(paused)s. Resume it to run its %(count)s pending jobs.",
