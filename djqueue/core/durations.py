@@ -59,8 +59,9 @@ def in_words(seconds: float) -> str:
         )
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
-        return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes}
-    return _("%(d)d d %(h)d h") % {"d": hours // 24, "h": hours % 24}
+        return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes} if minutes else _("%(h)d h") % {"h": hours}
+    days, hours = divmod(hours, 24)
+    return _("%(d)d d %(h)d h") % {"d": days, "h": hours} if hours else _("%(d)d d") % {"d": days}
 
 
 def short(seconds: float) -> str:

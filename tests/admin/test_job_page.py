@@ -40,7 +40,7 @@ def test_the_reason_is_at_the_top(boss):
 def test_a_finished_job_says_what_became_of_it(boss, model):
     job = {"donejob": DoneJobFactory, "deadjob": DeadJobFactory}[model](claimed_at=ago(3))
     text = words(boss.page(model, job.pk))
-    assert {"donejob": "The job is done since", "deadjob": "The job is dead since"}[model] in text
+    assert {"donejob": "The job was done at", "deadjob": "The job became dead at"}[model] in text
     assert "Estimated start" not in text
 
 

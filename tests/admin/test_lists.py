@@ -271,7 +271,7 @@ def test_error_groups_show_the_exception_and_when_it_was_seen(boss):
     response = boss.get("deadjob", o="3")
     [row] = response.context["groups"]
     assert (row["group"].exception, row["group"].count) == ("requests.exceptions.Timeout", 3)
-    assert "Timeout no answer 2 h 0 min ago 5." in words(response)
+    assert "Timeout no answer 2 h ago 5." in words(response)
 
 
 def test_task_names_break_at_dots(boss):

@@ -48,7 +48,7 @@ def test_a_waiting_job_is_explained_and_leads_to_its_neighbours(visitor, waiting
     visitor.reads("Run times of the latest 18 jobs")
     visitor.shoot("job-waiting")
     visitor.page.locator(".djq-chart a").nth(13).click()  # the fifth from the end
-    visitor.reads("The job is dead since")
+    visitor.reads("The job became dead at")
     visitor.open(f"job/{waiting.pk}/change/")
     visitor.press("web-1:4711:5c3a9f2e")
     visitor.page.wait_for_url("**/djqueue/worker/**")

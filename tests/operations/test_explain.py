@@ -237,7 +237,7 @@ def test_done_dead_and_cancelled(database):
     claim_one("done").ack()
     claim_one("dead").dead_letter("boom.")
     djqueue.cancel(cancelled)
-    explained(done, Code.DONE, "The job is done since", "in attempt 1 of 3, after")
+    explained(done, Code.DONE, "The job was done at", "in attempt 1 of 3, after")
     explained(dead, Code.DEAD, "after 1 of 3 attempts: boom. Remove the cause, then requeue it; it is kept until")
     explained(cancelled, Code.CANCELLED, "was cancelled at", "enqueue it again")
     djqueue.requeue(dead)

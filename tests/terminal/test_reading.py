@@ -180,7 +180,8 @@ def test_show_has_everything_about_a_dead_job(database, run):
     job = DeadJobFactory(queue="email", errors=errors, last_error="boom 3", kwargs={"b": [2]}, dedup_key="once")
     printed = run("show", job.pk)
     assert printed.lines[0] == f"tests.app.tasks.add {job.pk}"
-    assert printed.lines[1].startswith("dead: The job is dead since")
+    assert printed.lines[1].startswith("dead: The job became dead at")
+    assert " ahead" not in printed.out
     assert printed.lines[1][-60:] == djqueue.explain(job.pk).text[-60:]
     for text in ("Queue             email", "Attempts          3 of 3", "Dedup key         once", "Timeline:", "died"):
         assert text in printed.out

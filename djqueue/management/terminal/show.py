@@ -17,6 +17,7 @@ from djqueue.operations import timeline
 from djqueue.operations.values import pretty_json, short_json
 from djqueue.operations.wording import counted
 from djqueue.sql import statements
+from djqueue.states import Status
 
 from . import jobs, texts
 from .output import Output, add_json, instant
@@ -112,7 +113,8 @@ def values(job: Any, secrets: list[str]) -> list[tuple[str, Any]]:
 
 def estimate_text(job: Any) -> str:
     found = djqueue.estimate(job.pk)
-    parts = [] if found.ahead is None else [f"{counted(found.ahead, 'job')} ahead"]
+    waits = job.status in (Status.SCHEDULED, Status.PENDING) and found.ahead is not None
+    parts = [f"{counted(found.ahead or 0, 'job')} ahead"] if waits else []
     if found.p50 is not None and found.p90 is not None:
         parts.append(f"starts in about {in_words(found.p50)}, very likely within {in_words(found.p90)}")
     text = "; ".join(parts)

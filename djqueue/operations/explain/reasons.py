@@ -106,9 +106,9 @@ def _done(situation: Situation) -> str:
     job = situation.job
     details = {"at": moment(job.completed_at, situation.now), "attempt": job.attempts, "most": job.max_attempts}
     if job.claimed_at is None:
-        return _("The job is done since %(at)s.") % details
+        return _("The job was done at %(at)s.") % details
     details["ran"] = in_words((job.completed_at - job.claimed_at).total_seconds())
-    return _("The job is done since %(at)s, in attempt %(attempt)s of %(most)s, after %(ran)s.") % details
+    return _("The job was done at %(at)s, in attempt %(attempt)s of %(most)s, after %(ran)s.") % details
 
 
 def _cancelled(situation: Situation) -> str:
@@ -119,7 +119,7 @@ def _cancelled(situation: Situation) -> str:
 def _dead(situation: Situation) -> str:
     job = situation.job
     text = _(
-        "The job is dead since %(at)s, after %(attempts)s of %(most)s attempts: %(error)s. "
+        "The job became dead at %(at)s, after %(attempts)s of %(most)s attempts: %(error)s. "
         "Remove the cause, then requeue it; it is kept until %(until)s."
     )
     kept = config().keep_dead
