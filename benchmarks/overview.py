@@ -1,7 +1,7 @@
 """Measure what the overview of the admin costs while several people keep it open: a real server process, and clients
 that poll the fragment as an open page does. Print the CPU time of the server and of PostgreSQL as a share of a core.
 
-    python -m benchmarks.overview [--people 10] [--seconds 60] [--rows 100000] [--most 1.0]
+    python -m benchmarks.overview [--people 10] [--seconds 60] [--rows 20000] [--most 1.0]
 
 The workers' rows and the counts are those of a site with 20 queues and 20 workers. Exit with an error if the sum is
 larger than `--most` percent of a core.
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--people", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--most", type=float, default=1.0, help="maximum percentage of a core")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -134,7 +134,7 @@ def measure(server: int, sessions: list[str], options: argparse.Namespace) -> No
 
     wait_for_server(sessions[0])
     idle_start, start = postgres_cpu(), time.perf_counter()
-    time.sleep(10)
+    time.sleep(options.seconds)  # as long: autovacuum has a turn every minute
     idle = (postgres_cpu() - idle_start) / (time.perf_counter() - start)
     stop, counts = threading.Event(), []
     people = [

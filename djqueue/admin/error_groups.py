@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django.db.models import QuerySet
@@ -66,6 +67,7 @@ def exceptions_of(queryset: QuerySet[Any], ids: Sequence[Any]) -> dict[Any, str]
     return {pk: timeline.last_exception(errors) for pk, errors in rows}
 
 
+@lru_cache(5_000)  # the overview reads the same errors again and again
 def kind(error: str) -> str:
     """Return the first line of an error as the pattern that `GroupFilter` matches."""
     first, newline, _ = error.partition("\n")
