@@ -170,12 +170,19 @@ def test_a_packet_that_is_too_small_for_the_largest_payload_is_found(database, c
 
 
 @pytest.mark.databases("sqlite")
-def test_a_file_without_wal_is_found(database):
-    execute(database, "PRAGMA journal_mode=DELETE")
+def test_a_file_without_wal_is_found(database, settings, monkeypatch, tmp_path):
+    """In a file of its own: the mode can only be changed while no other connection is open."""
+    copied = {**connections.settings[database], "NAME": str(tmp_path / "db.sqlite3"), "OPTIONS": {}}
+    monkeypatch.setitem(connections.settings, "file", copied)
+    settings.DJQUEUE = {"DATABASE": "file"}
     try:
+        call_command("migrate", "djqueue", database="file", verbosity=0)
         [finding] = examined(Code.SQLITE_JOURNAL)
+        execute("file", "PRAGMA journal_mode=WAL")
+        assert examined(Code.SQLITE_JOURNAL) == []
     finally:
-        execute(database, "PRAGMA journal_mode=WAL")
+        connections["file"].close()
+        del connections["file"]
     assert "has the journal mode DELETE" in finding.text
 
 
