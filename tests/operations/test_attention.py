@@ -167,7 +167,7 @@ def test_deaths_are_compared_with_those_of_the_last_day(database):
 @pytest.mark.databases(*PLAIN)
 def test_a_schedule_that_was_disabled_by_a_problem_is_found(database):
     row = ScheduleFactory(name="nightly")
-    disable_with(row, "no task named 'gone.task' is registered")
+    disable_with(row, "no task named 'gone.task' is registered", ago(0))
     row.save(using=database)
     finding = found()[Code.SCHEDULE_DISABLED]
     assert "'nightly' was disabled because of a problem: no task named 'gone.task' is registered." in finding.text
@@ -243,7 +243,7 @@ def test_findings_are_ordered_by_severity_and_bounded(database):
         WorkerFactory(queues=[f"late{number}"], loops={"claimer": 500.0})
         QueueStateFactory(queue=f"paused{number}", paused=True)
         JobFactory(queue=f"paused{number}")
-        disable_with(row := ScheduleFactory(), "problem")
+        disable_with(row := ScheduleFactory(), "problem", ago(0))
         row.save(using=database)
         ThroughputFactory(queue=f"late{number}", minute=minute(1), done=0, failed=9, dead=9)
     queues, workers = summary.queues(), summary.all_workers()
