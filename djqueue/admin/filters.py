@@ -196,5 +196,9 @@ class GroupFilter(ErrorFilter):
         exact = expression(value)
         if exact is None or not storable(value):
             return queryset.none()
-        # The first condition is the cheaper one.
-        return queryset.filter(last_error__like=pattern(value.removesuffix(CUT)), last_error__regex=exact)
+        # The database checks the cheaper condition first, so that few rows are left for the regular expression.
+        begins = pattern(value.removesuffix(CUT))
+        like = Q(last_error__like=begins)
+        if not value.endswith(CUT):
+            like = Q(last_error__like=begins[:-1]) | Q(last_error__like=f"{begins[:-1]}\n%")
+        return queryset.filter(like, last_error__regex=exact)

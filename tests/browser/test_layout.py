@@ -93,7 +93,14 @@ def visit_every_page(visitor, pks, check) -> None:
         check(f"{model}-page")
         visitor.open(f"{model}/{pk}/history/")
         check(f"{model}-history")
-    for path in ("job/?status=scheduled&o=6", "deadjob/?q=nothing", "queuestate/", "schedule/add/", "kv/add/"):
+    for path in (
+        "overview/",
+        "job/?status=scheduled&o=6",
+        "deadjob/?q=nothing",
+        "queuestate/",
+        "schedule/add/",
+        "kv/add/",
+    ):
         visitor.open(path)
         check(path.partition("?")[0].strip("/").replace("/", "-") + ("-filtered" if "?" in path else ""))
     confirmations = {"job": ["Cancel", "Change priority or time"], "deadjob": ["Requeue", "Delete"]}

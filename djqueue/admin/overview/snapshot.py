@@ -109,10 +109,11 @@ def read_day() -> list[Point]:
     return rates.history(DAY, STEP)
 
 
-# Together at most 0.4% of a core. Ten people who keep the page open cost about as much by their requests alone.
+# Each costs at most 1/times of a core, except where `most` makes it fresher. Ten people who keep the page open cost
+# about as much by their requests alone.
 SNAPSHOT = Cache(read_snapshot, times=500)
 THE_DAY = Cache(read_day, times=3000, most=STEP * 60)  # a site with many tasks has many counts
-WORKERS = Cache(read_workers, times=1000, is_urgent=lambda workers: workers.suspect)
+WORKERS = Cache(read_workers, times=1000, most=5.0, is_urgent=lambda workers: workers.suspect)  # see page.REFRESH
 
 
 def forget() -> None:
