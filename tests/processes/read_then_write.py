@@ -1,6 +1,6 @@
 """Code of a project that reads a row and then writes it: `python -m tests.processes.read_then_write NAME COUNT`.
 
-Prints how many of the transactions failed, by their error.
+Starts when it reads a line, and prints how many of the transactions failed, by their error.
 """
 
 from __future__ import annotations
@@ -38,4 +38,6 @@ if __name__ == "__main__":
     name, count = sys.argv[1:]
     settings.DATABASES[ALIAS]["NAME"] = name
     django.setup()
+    print("ready", flush=True)
+    sys.stdin.readline()
     print(json.dumps(read_then_write(int(count))))

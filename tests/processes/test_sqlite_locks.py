@@ -22,10 +22,11 @@ TRANSACTIONS = 300
 @pytest.mark.parametrize("complete", [True, False])
 def test_the_options_of_the_check_prevent_database_is_locked(database, site, complete):
     env = {} if complete else {"DJQUEUE_TEST_PLAIN_SQLITE": "1"}
+    project = start_project(str(connections[database].settings_dict["NAME"]), env)
     tasks.sleep.enqueue_many([call(0.001) for _ in range(20_000)])
     workers = [site.start("--threads", "2", env=env) for _ in range(2)]
     eventually(lambda: rows(DoneJob).count() > 100, 60)
-    failed = read_then_write(str(connections[database].settings_dict["NAME"]), env)
+    failed = json.loads(project.communicate("start\n", timeout=240)[0])
     assert rows(Job).exists(), "the workers were busy all the time"
     print(f"failed: {failed} of {TRANSACTIONS}")
     for worker in workers:
@@ -38,13 +39,15 @@ def test_the_options_of_the_check_prevent_database_is_locked(database, site, com
         assert failed["database is locked"] > 10
 
 
-def read_then_write(name: str, env: dict[str, str]) -> dict[str, int]:
-    """Return how many transactions failed, by their error."""
-    output = subprocess.run(
+def start_project(name: str, env: dict[str, str]) -> subprocess.Popen[str]:
+    """Return a process that is ready to run transactions, and prints how many failed, by their error."""
+    project = subprocess.Popen(
         [sys.executable, "-m", "tests.processes.read_then_write", name, str(TRANSACTIONS)],
         env=os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"} | env,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        check=True,
-        timeout=240,
-    ).stdout
-    return json.loads(output)
+        text=True,
+    )
+    assert project.stdout is not None
+    assert project.stdout.readline() == "ready\n"
+    return project
