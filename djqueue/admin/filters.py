@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, When
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -196,9 +196,12 @@ class GroupFilter(ErrorFilter):
         exact = expression(value)
         if exact is None or not storable(value):
             return queryset.none()
-        # The database checks the cheaper condition first, so that few rows are left for the regular expression.
         begins = pattern(value.removesuffix(CUT))
         like = Q(last_error__like=begins)
         if not value.endswith(CUT):
             like = Q(last_error__like=begins[:-1]) | Q(last_error__like=f"{begins[:-1]}\n%")
-        return queryset.filter(like, last_error__regex=exact)
+        # CASE, because PostgreSQL would evaluate the regular expression first, for every row.
+        is_of_kind = Case(When(last_error__regex=exact, then=True), default=False)
+        in_group = Case(When(like, then=is_of_kind), default=False)
+        found: QuerySet[Any] = queryset.alias(in_group=in_group).filter(in_group=True)
+        return found

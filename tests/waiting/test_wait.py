@@ -212,7 +212,9 @@ def sessions(database: str) -> set[int]:
     if not database.startswith("postgresql"):
         return set()
     with connections[database].cursor() as cursor:
-        cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+        cursor.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+        )
         return {row[0] for row in cursor.fetchall()}
 
 
