@@ -188,7 +188,7 @@ def test_refresh_is_paused_and_resumed(visitor):
 def test_a_refresh_keeps_focus_and_scroll_position(visitor):
     for number in range(40):
         JobFactory(queue=f"q{number:02}")
-    visitor.page.set_viewport_size({"width": 390, "height": 700})
+    visitor.page.set_viewport_size({"width": 800, "height": 700})
     visitor.log_in()
     visitor.open("overview/")
     button = visitor.page.locator("button[name=pause][value=q30]")
