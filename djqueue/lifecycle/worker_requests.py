@@ -23,7 +23,7 @@ from djqueue.states import WorkerRequest
 def request(identity: str, what: WorkerRequest) -> int:
     """Ask the worker that this process belongs to, and return how many of its processes are alive and were asked.
 
-    Return 0, and ask nobody, if this process has stopped or is lost.
+    Return 0, and write nothing, if this process has stopped or is lost.
     """
     return _write(statements(), identity, WorkerRequest(what))
 

@@ -32,7 +32,7 @@ class Code(StrEnum):
     MYSQL_PACKET = "mysql_packet"  # MariaDB: max_allowed_packet is too small for the largest payload
     CONNECTIONS = "connections"  # the server has not enough connections for the workers
     LONG_RUNNING = "long_running"  # a job has been running far longer than usual
-    LEASES_EXPIRED = "leases_expired"  # nobody takes back jobs whose lease has expired
+    LEASES_EXPIRED = "leases_expired"  # no worker takes back jobs whose lease has expired
     RETENTION_LATE = "retention_late"  # rows are kept longer than the settings say
     COUNTS_NOT_MERGED = "counts_not_merged"  # the counts of past minutes are not rolled up
     CHECK_FAILED = "check_failed"  # the doctor could not look at something

@@ -52,7 +52,7 @@ class Cache(Generic[T]):
         found = self._kept.get(alias)
         if found is not None and not found.is_older():
             return found
-        # A value that nobody has asked for lately is too old to be shown.
+        # A value that has not been requested for so long is too old to be shown.
         usable = found is not None and not found.is_older(MOST)
         if not self._lock.acquire(blocking=not usable):
             assert found is not None

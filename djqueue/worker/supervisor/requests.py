@@ -30,7 +30,7 @@ class Requests:
         self.periodic = Periodic("reading requests", self.work, INTERVAL)
 
     def work(self) -> None:
-        if self.obeyed_at is None:  # the first heartbeat comes later, so nobody could ask this worker before
+        if self.obeyed_at is None:  # the first heartbeat comes later, so there can be no earlier request
             self.obeyed_at = statements().now()
             return
         # Also the rows of processes that have exited: a request may be written to them before that is known.
