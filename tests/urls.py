@@ -9,6 +9,7 @@ from django.urls import include, path
 from djqueue.admin import DeadJobAdmin
 from djqueue.admin import register as register_queue
 from djqueue.models import DeadJob
+from tests.app import pages
 
 
 class OwnDeadJobAdmin(DeadJobAdmin):
@@ -24,5 +25,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("backstage/", backstage.urls),
     path("djqueue/", include("djqueue.urls")),
+    path("bars/", pages.bars),
+    path("ready/", pages.ready),
     path("favicon.ico", lambda request: HttpResponse(status=204)),  # browsers ask for it
 ]
