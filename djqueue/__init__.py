@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 # No module imported here may import djqueue.models at its top: Django imports this package before its apps are ready.
-from . import kv, maintenance, schedules, signals
+from . import kv, limits, maintenance, schedules, signals
+from .core.limits import Limit, LimitState
 from .core.options import Call
 from .core.records import JobRecord, QueueStats, WaitOutcome
 from .core.retries import Exponential, Fixed, NoRetry
@@ -27,6 +28,7 @@ from .exceptions import (
     Retry,
     Snooze,
     TaskTimeout,
+    Throttled,
     UnknownSchedule,
     WaitInTransaction,
 )
@@ -81,6 +83,8 @@ __all__ = [
     "JobRecord",
     "KvValueTooLarge",
     "LeaseLost",
+    "Limit",
+    "LimitState",
     "ModelReference",
     "NoRetry",
     "NotDead",
@@ -94,6 +98,7 @@ __all__ = [
     "Status",
     "Task",
     "TaskTimeout",
+    "Throttled",
     "UnknownSchedule",
     "UnstorableResult",
     "WaitInTransaction",
@@ -122,6 +127,7 @@ __all__ = [
     "explain",
     "get_job",
     "kv",
+    "limits",
     "maintenance",
     "publish",
     "queues",

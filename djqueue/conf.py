@@ -70,12 +70,10 @@ class Config:
     health_token: str | None = None
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
 
-    def queue(self, name: str) -> QueueConfig:
-        return self.queues.get(name, _NO_QUEUE_CONFIG)
-
     def for_queue(self, queue: str, name: str) -> Any:
         """Return the queue's value of an option, or the default; None for an option that has neither."""
-        value = getattr(self.queue(queue), name, None)
+        own = self.queues.get(queue)  # most queues have no options of their own
+        value = None if own is None else getattr(own, name, None)
         return getattr(self, name, None) if value is None else value
 
     def backoff_for(self, queue: str) -> Exponential:
@@ -86,9 +84,6 @@ class Config:
     def queues_that_keep(self) -> dict[str, bool]:
         """Return whether finished jobs are kept, by queue; queues without options of their own follow `keep_done`."""
         return {name: self.for_queue(name, "keep_done") > 0 for name in self.queues}
-
-
-_NO_QUEUE_CONFIG = QueueConfig()
 
 
 @cache

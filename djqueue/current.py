@@ -39,18 +39,45 @@ class CurrentJob:
 
     def __init__(self, held: HeldJob) -> None:
         self._held = held
-        job = held.job
-        self.id: UUID = job.id
-        self.task: str = job.task
-        self.queue: str = job.queue
-        self.attempt: int = job.attempt
-        self.max_attempts: int = job.max_attempts
-        self.schedule: str | None = job.row.schedule
-        self.slot: datetime | None = job.row.slot
+
+    @property
+    def id(self) -> UUID:
+        """The id of the job."""
+        return self._held.job.id
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._held.job.task
+
+    @property
+    def queue(self) -> str:
+        """The name of its queue."""
+        return self._held.job.queue
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt; the first one is 1."""
+        return self._held.job.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts there may be."""
+        return self._held.job.max_attempts
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that created the job."""
+        return self._held.job.row.schedule
+
+    @property
+    def slot(self) -> datetime | None:
+        """The time for which the schedule created the job."""
+        return self._held.job.slot
 
     @property
     def headers(self) -> dict[str, Any]:
-        """The headers given when the job was enqueued."""
+        """The headers given when the job was enqueued, and those that HEADERS added."""
         return self._held.job.headers
 
     @property

@@ -95,6 +95,13 @@ class Snooze(TaskControl):
         self.delay = delay
 
 
+class Throttled(Snooze):
+    """A service asked for a pause: run the job again after `delay`, without counting this attempt.
+
+    If the job has a limit key, no other job of the key is admitted before.
+    """
+
+
 class Cancelled(TaskControl):
     """Finish the job as cancelled."""
 

@@ -185,6 +185,22 @@ class PartialStatusIndex(StatusIndex):
         return super().remove_sql(model, schema_editor, **kwargs)
 
 
+class PermitIndex(models.Index):
+    """An index on the jobs that hold a permit of their limit key; it does not exist without partial indexes."""
+
+    def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
+        if not schema_editor.connection.features.supports_partial_indexes:
+            return NO_OPERATION
+        condition = Q(limit_key__isnull=False, status__in=["pending", "claimed"])
+        plain = models.Index(fields=self.fields, name=self.name, condition=condition)
+        return plain.create_sql(model, schema_editor, using, **kwargs)
+
+    def remove_sql(self, model: Any, schema_editor: Any, **kwargs: Any) -> Any:
+        if not schema_editor.connection.features.supports_partial_indexes:
+            return NO_OPERATION
+        return super().remove_sql(model, schema_editor, **kwargs)
+
+
 class UniqueWhereSet(models.UniqueConstraint):
     """A unique constraint on the rows whose last field is not NULL; MariaDB treats NULLs as distinct anyway."""
 

@@ -53,17 +53,17 @@ def requeue(
         if value is not None and not isinstance(value, kind):
             expected = "a list or tuple" if name == "args" else "a dictionary"
             raise InvalidOption(f"{name} must be {expected}, got {type(value).__name__}")
-    texts: dict[str, str] = {}
+    item = Requeue(id=found, run_at=run_at)
     if args is not None or kwargs is not None:
         record = statements().get(found)
         _check_arguments(record, args, kwargs)
         texts = encode_arguments(record.task if record else str(found), args or [], kwargs or {}, {})
-    item = Requeue(
-        id=found,
-        args=None if args is None else texts["args"],
-        kwargs=None if kwargs is None else texts["kwargs"],
-        run_at=run_at,
-    )
+        item = Requeue(
+            id=found,
+            args=None if args is None else texts.args,
+            kwargs=None if kwargs is None else texts.kwargs,
+            run_at=run_at,
+        )
     for record in requeue_many([item]):
         return record
     raise NotDead(f"Job {found} is not dead; only dead jobs can be requeued.")

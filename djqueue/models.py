@@ -13,11 +13,12 @@ from .fields import (
     JSONLinesField,
     JSONTextField,
     PartialStatusIndex,
+    PermitIndex,
     StatusIndex,
     UniqueWhereSet,
     WordsField,
 )
-from .states import DedupUntil, Status
+from .states import LIVE, DedupUntil, Status
 
 NAME = 255  # task names, KV keys, dedup keys, worker identities
 QUEUE = 128
@@ -55,6 +56,7 @@ class JobFields(models.Model):
     )  # attempts during which the worker process died
     schedule = ExactCharField(_("schedule"), max_length=NAME, null=True)  # name of the schedule that created it
     slot = models.DateTimeField(_("slot"), null=True)  # the time for which the schedule created it
+    limit_key = ExactCharField(_("limit key"), max_length=NAME, null=True)  # whose permit it needs to be pending
 
     class Meta:
         abstract = True
@@ -64,11 +66,11 @@ class JobFields(models.Model):
 
 
 class Job(JobFields):
-    """A live job: scheduled, pending or claimed."""
+    """A live job: scheduled, blocked, pending or claimed."""
 
     completed_at = result = None  # so that all three job models have the same attributes
 
-    status = ExactCharField(_("status"), max_length=9, choices=[(s.value, s.label) for s in Status][:3])
+    status = ExactCharField(_("status"), max_length=9, choices=[(s.value, s.label) for s in LIVE])
     token = models.UUIDField(null=True)  # identifies the claim; required to settle the job
     worker = ExactCharField(_("worker"), max_length=NAME, default="", db_default="")  # the process that holds it
     lease_expires_at = models.DateTimeField(_("lease expires at"), null=True)  # not indexed, so that renewals are cheap
@@ -98,6 +100,14 @@ class Job(JobFields):
             PartialStatusIndex(status=Status.SCHEDULED.value, fields=["queue", "id"], name="djqueue_job_scheduled"),
             # For the reaper: claimed rows are few.
             StatusIndex(status=Status.CLAIMED.value, fields=["id"], name="djqueue_job_claimed"),
+            # For admission: who is next for a permit of the key.
+            StatusIndex(
+                status=Status.BLOCKED.value,
+                fields=["limit_key", "priority", "enqueued_at", "id"],
+                name="djqueue_job_blocked",
+            ),
+            # For admission: how many jobs hold a permit of the key. MariaDB uses the one above.
+            PermitIndex(fields=["limit_key"], name="djqueue_job_permit"),
         ]
         constraints = [
             UniqueWhereSet(fields=["queue", "dedup_key"], name="djqueue_job_dedup"),
@@ -159,6 +169,27 @@ class KV(models.Model):
     class Meta:
         verbose_name = _("KV entry")
         verbose_name_plural = _("KV entries")
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+
+class LimitKey(models.Model):
+    """What is known of a limit key beside its jobs. An admission locks the row; permits are counted, never stored."""
+
+    key = ExactCharField(_("key"), max_length=NAME, primary_key=True, db_column="limit_key")
+    # Set by djqueue.limits.set(), in place of the numbers of the task.
+    concurrency = models.IntegerField(_("concurrency"), null=True)
+    rate = models.FloatField(_("rate per second"), null=True)
+    burst = models.IntegerField(_("burst"), null=True)
+    spent_until = models.DateTimeField(_("spent until"), null=True)  # the admitted jobs use up the rate until then
+    held_until = models.DateTimeField(_("held until"), null=True)
+    admitted_at = models.DateTimeField(_("admitted at"))  # written by every admission, also by one that admits nothing
+
+    class Meta:
+        verbose_name = _("limit")
+        verbose_name_plural = _("limits")
+        permissions = [("hold_limitkey", "Can hold and release limits")]
 
     def __str__(self) -> str:
         return str(self.key)

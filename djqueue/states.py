@@ -9,9 +9,13 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Status(TextChoices):
+    """The state of a job. docs/reference/states.md tells who moves a job into each, and who takes it out."""
+
     # Waits for its run_at (a delay, a retry, a snooze); the promoter makes it pending.
     SCHEDULED = "scheduled", _("scheduled")
-    # Can be claimed now.
+    # Waits until its limit key admits it.
+    BLOCKED = "blocked", _("blocked")
+    # Can be claimed now. If it has a limit key, it holds a permit.
     PENDING = "pending", _("pending")
     # Held by a worker under a lease; the worker settles it, or the reaper takes it back.
     CLAIMED = "claimed", _("claimed")
@@ -23,6 +27,8 @@ class Status(TextChoices):
     CANCELLED = "cancelled", _("cancelled")
 
 
+LIVE = (Status.SCHEDULED, Status.BLOCKED, Status.PENDING, Status.CLAIMED)
+WAITING = LIVE[:3]
 TERMINAL = (Status.DONE, Status.DEAD, Status.CANCELLED)
 
 
@@ -81,6 +87,13 @@ class DedupUntil(StrEnum):
 
     CLAIMED = "claimed"
     DONE = "done"
+
+
+class OnDuplicate(StrEnum):
+    """What happens to a waiting job that holds the dedup key of a new one."""
+
+    KEEP = "keep"  # it stays as it is
+    REPLACE = "replace"  # it gets the arguments and the time of the new one
 
 
 class Misfire(StrEnum):

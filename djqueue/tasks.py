@@ -105,6 +105,8 @@ def task(
             raise InvalidOption(f"{func!r:.80} has no __qualname__; set a task name with @djqueue.task(name=...)")
         made = Task(func, name or f"{func.__module__}.{func.__qualname__}", checked)
         check_task_name(made.name)
+        if checked.limit is not None:
+            checked.limit.check(func)
         registry.register(made)
         return made
 

@@ -14,6 +14,12 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connections
 from django.test.utils import setup_databases, teardown_databases
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+# A slow or busy machine is no reason to fail.
+hypothesis_settings.register_profile("djqueue", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("djqueue")
 
 CONFORMANCE = [alias for alias in django_settings.DATABASES if alias != "default"]
 # Left out where another run of the suite covers them: names from a space-separated list.
@@ -23,7 +29,7 @@ PLAIN = [alias for alias in CONFORMANCE if not alias.startswith("postgresql_")]
 INTERRUPT_EVERY = 5.0
 EXIT_WITHIN = 60.0
 TIMEOUT = pytest.StashKey[Any]()
-TABLES = ["job", "donejob", "deadjob", "kv", "schedule", "worker", "queuestate", "throughput"]
+TABLES = ["job", "donejob", "deadjob", "kv", "schedule", "worker", "queuestate", "limitkey", "throughput"]
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +82,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that runs the tests in the background makes them ignore SIGINT, and with them whatever they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "databases(*aliases): run on these databases alone")
 
 

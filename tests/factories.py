@@ -11,7 +11,7 @@ from django.db import models
 
 from djqueue.conf import config
 from djqueue.core.uuid7 import uuid7
-from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule, Throughput, Worker
+from djqueue.models import KV, DeadJob, DoneJob, Job, LimitKey, QueueState, Schedule, Throughput, Worker
 
 
 def now() -> datetime:
@@ -134,6 +134,14 @@ class QueueStateFactory(InQueueDatabase):
         model = QueueState
 
     queue = factory.Sequence(lambda n: f"queue-{n}")
+
+
+class LimitKeyFactory(InQueueDatabase):
+    class Meta:
+        model = LimitKey
+
+    key = factory.Sequence(lambda n: f"tenant:{n}")
+    admitted_at = factory.LazyFunction(now)
 
 
 class ThroughputFactory(InQueueDatabase):

@@ -13,7 +13,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, transaction
 
 import djqueue
-from djqueue import call, current, kv, maintenance, schedules, testing
+from djqueue import call, current, kv, maintenance, progress, schedules, testing
 from djqueue import jobs as handle
 from djqueue.models import Job
 from djqueue.waiting.wait import wait_for
@@ -45,6 +45,7 @@ BLOCKING = {
     kv: ["get", "set", "delete", "compare_and_set"],
     maintenance: ["reap", "promote", "sweep_done", "sweep_dead", "sweep_kv", "roll_up", "fire_schedules"],
     schedules: ["create", "update", "delete", "enable", "disable", "run_now", "synchronise", "seconds_until_next"],
+    progress: ["status"],
     testing: ["run_pending", "advance", "assert_enqueued", "assert_not_enqueued"],
 }
 

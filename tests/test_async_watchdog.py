@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -16,9 +15,10 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections
+from django.utils.functional import cached_property
 
 import djqueue
-from djqueue import call, kv, maintenance, schedules, testing
+from djqueue import call, kv, limits, maintenance, schedules, testing
 from djqueue.core import registry
 from djqueue.core.tags import ModelReference
 from djqueue.current import CurrentJob
@@ -37,6 +37,7 @@ OWNERS: dict[str, Any] = {
     "CurrentJob": CurrentJob,
     "ModelReference": ModelReference,
     "kv": kv,
+    "limits": limits,
     "schedules": schedules,
     "maintenance": maintenance,
     "testing": testing,
@@ -50,16 +51,30 @@ IMMEDIATE = {
     "Task.call",
     "Task.using",
     "Queue.lease",
+    "ClaimedJob.claimed_at",
     "ClaimedJob.elapsed",
+    "ClaimedJob.enqueued_at",
     "ClaimedJob.headers",
+    "ClaimedJob.last_error",
+    "ClaimedJob.lease_expires_at",
     "ClaimedJob.now",
     "ClaimedJob.raw_args",
+    "ClaimedJob.priority",
     "ClaimedJob.raw_kwargs",
+    "ClaimedJob.run_at",
+    "ClaimedJob.slot",
     "ClaimedJob.waited",
+    "CurrentJob.attempt",
     "CurrentJob.cancel_requested",
     "CurrentJob.headers",
+    "CurrentJob.id",
+    "CurrentJob.max_attempts",
     "CurrentJob.progress",
+    "CurrentJob.queue",
     "CurrentJob.raise_if_cancelled",
+    "CurrentJob.schedule",
+    "CurrentJob.slot",
+    "CurrentJob.task",
     "schedules.declarations",
     "schedules.problems",
     "schedules.schedule",
@@ -308,6 +323,11 @@ CALLS: dict[str, Call] = {
     "kv.aget": lambda: kv.aget("a"),
     "kv.aset": lambda: kv.aset("a", 1, expires_in=60),
     "kv.adelete": lambda: kv.adelete("a"),
+    "limits.aset": lambda: limits.aset("a", concurrency=1),
+    "limits.aclear": lambda: limits.aclear("a"),
+    "limits.aget": lambda: limits.aget("a"),
+    "limits.ahold": lambda: limits.ahold("a", 1),
+    "limits.arelease": lambda: limits.arelease("a"),
     "kv.acompare_and_set": lambda: kv.acompare_and_set("a", None, 1),
     "schedules.acreate": create_schedule,
     "schedules.aupdate": lambda: with_schedule(lambda name: schedules.aupdate(name, every=60)),
@@ -322,6 +342,8 @@ CALLS: dict[str, Call] = {
     "maintenance.asweep_done": maintenance.asweep_done,
     "maintenance.asweep_dead": maintenance.asweep_dead,
     "maintenance.asweep_kv": maintenance.asweep_kv,
+    "maintenance.asweep_limits": maintenance.asweep_limits,
+    "maintenance.aadmit": maintenance.aadmit,
     "maintenance.aroll_up": maintenance.aroll_up,
     "maintenance.afire_schedules": maintenance.afire_schedules,
 }

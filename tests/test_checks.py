@@ -1,4 +1,4 @@
-"""The system checks: each mistake has its message, its hint, and its section in docs/checks.md."""
+"""The system checks: each mistake has its message, its hint, and its section in docs/reference/checks.md."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_the_hint_of_a_message_names_its_section(settings):
     settings.DJQUEUE = {"LEASE": "30"}
     settings.USE_TZ = False
     assert [message.hint for message in sorted(found(), key=lambda message: message.id)] == [
-        "See docs/checks.md#djqueue.E001.",
-        "Set USE_TZ = True in the settings. See docs/checks.md#djqueue.E002.",
+        "See docs/reference/checks.md#djqueue.E001.",
+        "Set USE_TZ = True in the settings. See docs/reference/checks.md#djqueue.E002.",
     ]
 
 

@@ -31,7 +31,7 @@ def test_durations_are_seconds_or_timedeltas(settings):
         "QUEUES": {"email": {"lease": 1.5, "keep_done": None, "concurrency": 2}},
     }
     assert (config().lease, config().keep_done, config().keep_dead) == (120, FOR_EVER, 0)
-    assert config().queue("email") == QueueConfig(lease=1.5, keep_done=FOR_EVER, concurrency=2)
+    assert config().queues["email"] == QueueConfig(lease=1.5, keep_done=FOR_EVER, concurrency=2)
     assert config().for_queue("email", "keep_done") == FOR_EVER
     assert config().for_queue("other", "lease") == 120
 

@@ -1,4 +1,4 @@
-"""The modules through which a job passes, traced in a real run and compared with docs/life_of_a_job.md.
+"""The modules through which a job passes, traced in a real run and compared with docs/explanation/life_of_a_job.md.
 
 A module is part of the walk if one of its functions is called with the job: its arguments, its id, or a record of it.
 """
@@ -26,7 +26,7 @@ from tests.tools import rows
 from tests.worker.process.test_worker import burst
 
 PACKAGE = f"{Path(djqueue.__file__).parent}/"
-DOCS = Path(__file__).parents[1] / "docs" / "life_of_a_job.md"
+DOCS = Path(__file__).parents[1] / "docs" / "explanation" / "life_of_a_job.md"
 MARKER = "a value that no other job has"
 RECORDS = ("id", "job", "args", "params")
 # Their statements are constants, so they are not called.

@@ -7,12 +7,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Model
 
-from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule, Worker
+from djqueue.models import KV, DeadJob, DoneJob, Job, LimitKey, QueueState, Schedule, Worker
 
 from .dead import DeadJobAdmin
 from .done import DoneJobAdmin
 from .jobs import JobAdmin
 from .kv import KVAdmin
+from .limits import LimitAdmin
 from .overview.page import Overview, OverviewAdmin
 from .queues import QueueAdmin
 from .schedules import ScheduleAdmin
@@ -24,6 +25,7 @@ CLASSES: dict[type[Model], type[admin.ModelAdmin[Any]]] = {
     DeadJob: DeadJobAdmin,
     DoneJob: DoneJobAdmin,
     QueueState: QueueAdmin,
+    LimitKey: LimitAdmin,
     Worker: WorkerAdmin,
     Schedule: ScheduleAdmin,
     KV: KVAdmin,
@@ -35,6 +37,7 @@ __all__ = [
     "DoneJobAdmin",
     "JobAdmin",
     "KVAdmin",
+    "LimitAdmin",
     "Overview",
     "OverviewAdmin",
     "QueueAdmin",

@@ -23,6 +23,7 @@ from djqueue.states import Status
 # A mark next to the word, so that a state is never shown by colour alone.
 MARKS = {
     "scheduled": "◷",
+    "blocked": "◇",
     "pending": "○",
     "claimed": "▶",
     "done": "✔",
@@ -34,6 +35,7 @@ MARKS = {
     "lost": "!",
     "stopped": "■",
     "paused": "❚❚",
+    "held": "❚❚",
     "running": "▶",
     "no-worker": "!",
 }

@@ -17,7 +17,7 @@ from djqueue.models import DeadJob, DoneJob
 from djqueue.operations.search import RUNNING, pattern
 from djqueue.operations.search import queues_of as queues_of
 from djqueue.sql import statements
-from djqueue.states import Status
+from djqueue.states import LIVE, WAITING, Status
 
 from .display import dotted
 from .error_groups import CUT, expression
@@ -130,7 +130,7 @@ class LateFilter(SpanFilter):
     }
 
     def compared(self, queryset: QuerySet[Any], time: datetime) -> QuerySet[Any]:
-        waiting = Q(status=Status.PENDING.value) | Q(status=Status.SCHEDULED.value)
+        waiting = Q(*(Q(status=status.value) for status in WAITING), _connector=Q.OR)
         return queryset.filter(waiting, run_at__lte=time)
 
 
@@ -181,6 +181,24 @@ class ErrorFilter(ValueFilter):
         if value is None:
             return None
         return queryset.filter(last_error__like=pattern(value)) if storable(value) else queryset.none()
+
+
+class LimitKeyFilter(ValueFilter):
+    """Live jobs of one limit key. The page of the limit links to it: there may be too many keys to list them."""
+
+    title = _("limit key")
+    parameter_name = "limit_key__exact"
+
+    def values(self) -> Iterator[str]:
+        return iter(())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        if value is None:
+            return None
+        # All states, because on MariaDB the index begins with the status.
+        live = queryset.filter(limit_key=value, status__in=[status.value for status in LIVE])
+        return live if storable(value) else queryset.none()
 
 
 class GroupFilter(ErrorFilter):

@@ -245,6 +245,7 @@ class JobFieldsAdmin(ActingAdmin):
             (_("Attempt"), f"{job.attempts}/{job.max_attempts}"),
             (_("Workers"), links.workers(job.worker_ids)),
             (_("Dedup key"), job.dedup_key),
+            (_("Limit key"), links.limit(job.limit_key)),
             (_("Schedule"), links.schedule(job.schedule)),
             (_("Slot"), job.slot and display.instant(job.slot)),
             (_("Retry policy"), job.retry and display.short_json(job.retry, 200)),

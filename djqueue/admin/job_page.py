@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 
 from djqueue.conf import config
-from djqueue.models import Job, Schedule, Worker
+from djqueue.models import Job, LimitKey, Schedule, Worker
 from djqueue.operations.estimate import start_times
 from djqueue.operations.explain import Explanation, reasons
 from djqueue.operations.situation import Situation
@@ -68,6 +68,9 @@ class Links:
     def schedule(self, name: str | None) -> str:
         pk = name and Schedule.objects.using(self.alias).filter(name=name).values_list("pk", flat=True).first()
         return link(viewable(self.page, self.request, Schedule, "change", pk) if pk else "", name or "")
+
+    def limit(self, key: str | None) -> str:
+        return link(viewable(self.page, self.request, LimitKey, "change", key) if key else "", key or "")
 
     def workers(self, identities: Sequence[str]) -> str:
         """Return the workers of all attempts, each linked if it still has a row."""

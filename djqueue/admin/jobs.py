@@ -23,7 +23,16 @@ from djqueue.states import CancelOutcome, Status
 
 from . import display
 from .actions import KEEP, Act, RowResult
-from .filters import ErrorsFilter, FailedFilter, GroupFilter, LateFilter, LiveStatusFilter, QueueFilter, TaskFilter
+from .filters import (
+    ErrorsFilter,
+    FailedFilter,
+    GroupFilter,
+    LateFilter,
+    LimitKeyFilter,
+    LiveStatusFilter,
+    QueueFilter,
+    TaskFilter,
+)
 from .forms import RescheduleForm
 from .job_base import JobFieldsAdmin
 
@@ -51,7 +60,8 @@ RUN_NOW = Act(
     name="run_now",
     title=_("Run jobs now"),
     question=_(
-        "Are you sure you want to run these scheduled jobs now? Jobs that are pending or held by a worker are skipped."
+        "Are you sure you want to run these scheduled jobs now? Jobs that are blocked, pending or held by a worker are "
+        "skipped."
     ),
     button=_("Run now"),
     confirm=ngettext_lazy("Run %(rows)s job now", "Run %(rows)s jobs now", "count"),
@@ -100,7 +110,16 @@ class JobAdmin(JobFieldsAdmin):
         "run_column",
         "worker_column",
     )
-    list_filter = (LiveStatusFilter, QueueFilter, TaskFilter, ErrorsFilter, FailedFilter, GroupFilter, LateFilter)
+    list_filter = (
+        LiveStatusFilter,
+        QueueFilter,
+        TaskFilter,
+        LimitKeyFilter,
+        ErrorsFilter,
+        FailedFilter,
+        GroupFilter,
+        LateFilter,
+    )
     actions = ("run_now", "cancel", "reschedule")
     acts = (RUN_NOW, CANCEL, RESCHEDULE)
     act_fields = ("id", "task", "queue", "status", "cancel_requested")

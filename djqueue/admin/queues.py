@@ -135,6 +135,7 @@ class QueueAdmin(ActingAdmin):
                 for count, url, more in (
                     (stats.pending, jobs, {"status": "pending"}),
                     (stats.scheduled, jobs, {"status": "scheduled"}),
+                    (stats.blocked, jobs, {"status": "blocked"}),
                     (stats.claimed, jobs, {"status": "claimed"}),
                     (stats.done, "", {}),
                     (stats.dead, dead, {}),

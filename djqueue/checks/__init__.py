@@ -1,4 +1,4 @@
-"""System checks, by subject. docs/checks.md has a section for each id.
+"""System checks, by subject. docs/reference/checks.md has a section for each id.
 
 No check raises an exception, whatever the settings are, and none queries a database that it is not given.
 """

@@ -19,7 +19,7 @@ from djqueue.core import registry
 
 SETTINGS = "djqueue_settings"  # the tag of checks that need no tasks, so the supervisor of a worker can run them
 DATABASE = "djqueue_database"  # not "djqueue": Django 6.1 runs database checks whose other tag is selected
-DOCS = "docs/checks.md"
+DOCS = "docs/reference/checks.md"
 
 Check = Callable[..., list[CheckMessage]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.utils.translation import gettext as _
 
@@ -75,3 +75,11 @@ def short(seconds: float) -> str:
     if seconds < 2 * 86400:
         return _("%(count).1f h") % {"count": seconds / 3600}
     return _("%(d)d d") % {"d": seconds // 86400}
+
+
+def instant(epoch: float) -> datetime:
+    """Return the instant so many seconds after the epoch, or the nearest that Python can represent; never raises."""
+    try:
+        return datetime.fromtimestamp(epoch, UTC)
+    except (OverflowError, ValueError):
+        return (datetime.max if epoch > 0 else datetime.min).replace(tzinfo=UTC)

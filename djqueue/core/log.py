@@ -8,11 +8,28 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 # The number of records that may wait to be written; further records are dropped.
 MOST_WAITING = 10_000
+
+
+class LineHandler(logging.StreamHandler[Any]):
+    """Writes to a stream: the handler of a worker whose project has configured none."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+    def write_all(self, level: int, messages: Iterable[str]) -> None:
+        """Write the same lines as for a record per message, which takes ten times as long."""
+        record = logging.LogRecord("", level, "", 0, "", None, None)
+        with self.lock or nullcontext():
+            start = self.format(record)
+            self.stream.write("".join(f"{start}{message}{self.terminator}" for message in messages))
+            self.flush()
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -31,6 +48,33 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
                 self.logger._log(level, msg, args, **kwargs)  # not super().log(): a line is logged for every job
             except Exception:
                 _report_broken_handler()
+
+    def info_all(self, msg: str, lines: Sequence[tuple[object, ...]]) -> None:
+        """Log a line for each tuple of arguments: at once, if only the worker's own handler would get the records."""
+        if not lines or not self.logger.isEnabledFor(logging.INFO):
+            return
+        if handler := self._own_handler():
+            try:
+                handler.write_all(logging.INFO, [msg % line for line in lines])
+                return
+            except UnicodeError:
+                pass  # the stream cannot write one of the names: by itself, each of the other lines can be written
+            except Exception:
+                _report_broken_handler()
+                return
+        for line in lines:
+            self.info(msg, *line, stacklevel=2)
+
+    def _own_handler(self) -> LineHandler | None:
+        """Return the worker's own handler if there is no other handler or filter for the records of this logger."""
+        found: list[logging.Handler] = []
+        place: logging.Logger | None = self.logger
+        while place is not None:
+            found += place.handlers
+            place = place.parent if place.propagate else None
+        if len(found) != 1 or self.logger.filters or not isinstance(handler := found[0], LineHandler):
+            return None
+        return None if handler.filters or handler.level > logging.INFO else handler
 
     def failure(self, msg: str, *args: object, error: BaseException | None, text: str) -> None:
         """Log an ERROR with the exception, for handlers that read it, and with the text that formatters show for it.

@@ -11,18 +11,22 @@ from uuid import UUID
 
 from djqueue.states import CancelOutcome, Outcome, Status, Verdict
 
+from .limits import Numbers
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
-    """A job to be inserted; JSON columns are encoded already."""
+
+class NewJob(NamedTuple):
+    """A job to be inserted; JSON columns are encoded already. A tuple, because thousands are made at once.
+
+    The jobs of a batch usually differ in the first three fields alone; see SHARED.
+    """
 
     id: UUID
+    args: str
+    kwargs: str
     task: str
     queue: str
     priority: int
     max_attempts: int
-    args: str = field(default="[]", repr=False)  # arguments may be sensitive: no repr shows them
-    kwargs: str = field(default="{}", repr=False)
     headers: str = "{}"
     delay: float = 0.0
     run_at: datetime | None = None
@@ -35,10 +39,18 @@ class NewJob:
     lease: float | None = None
     schedule: str | None = None
     slot: datetime | None = None
+    limit_key: str | None = None
+    replace: bool = False  # a waiting job that holds the dedup key gets the arguments and the time of this one
+    max_wait: float | None = None  # seconds from its enqueued_at by which such a job must be due
+
+    def __repr__(self) -> str:  # without the arguments, which may be sensitive
+        return f"NewJob(id={self.id}, task={self.task!r}, queue={self.queue!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class Inserted:
+SHARED = slice(NewJob._fields.index("task"), None)  # what jobs of one task usually have in common
+
+
+class Inserted(NamedTuple):
     """The row of a NewJob, and whether this call created it or found it by its dedup key."""
 
     id: UUID
@@ -79,10 +91,14 @@ class JobRecord:
     worker_ids: list[str] = field(default_factory=list)  # one per attempt
     schedule: str | None = None
     slot: datetime | None = None
+    limit_key: str | None = None
 
 
 class ClaimedRow(NamedTuple):
-    """A claimed job as it is stored, with its JSON still encoded."""
+    """A claimed job as it is stored: its JSON is still encoded, and its instants are seconds since the epoch.
+
+    A worker reads hundreds of rows at once and few of their values, so ClaimedJob converts what is asked for.
+    """
 
     id: UUID
     task: str
@@ -94,20 +110,21 @@ class ClaimedRow(NamedTuple):
     attempts: int
     max_attempts: int
     last_error: str
-    enqueued_at: datetime
-    run_at: datetime
-    claimed_at: datetime
-    lease_expires_at: datetime
+    enqueued_at: float
+    run_at: float
+    claimed_at: float
+    lease_expires_at: float
     cancel_requested: bool
     retry: str | None
     timeout: float | None
-    unknown_since: datetime | None
+    unknown_since: float | None
     crashes: int
     schedule: str | None
-    slot: datetime | None
-    started_at: datetime
+    slot: float | None
+    started_at: float
     dedup_key: str | None
     worker_ids: str
+    limit_key: str | None
 
     def __repr__(self) -> str:
         return f"ClaimedRow(id={self.id}, task={self.task!r}, attempts={self.attempts})"
@@ -176,6 +193,12 @@ class Settlement:
     unknown: bool = False  # no task with this name is registered here; the row records since when
     wait: float = 0.0  # seconds from being due to the claim
     run: float = 0.0  # seconds from the claim to the verdict
+    # What the holder of a claim knows of its job; empty in a settlement by the supervisor or the reaper.
+    task: str = ""
+    queue: str = ""
+    attempt: int = 0
+    limit_key: str | None = None
+    hold: float = 0.0  # seconds for which the limit key is held
 
 
 class Decision(NamedTuple):
@@ -228,6 +251,52 @@ class CancelledJob:
     record: JobRecord | None = None
 
 
+class LimitRow(NamedTuple):
+    """What is known of a limit key when it is read."""
+
+    key: str
+    override: Numbers  # set at run time, in place of the task's
+    spent_until: datetime | None
+    held_until: datetime | None
+    now: datetime
+    task: str | None  # of the job that is next; None if no job of an unpaused queue is blocked
+    admitted: int  # permits in use
+    pending: int = 0  # of these, the jobs that are not claimed
+    priority: int | None = None  # of the job that is next
+    lowest: int | None = None  # the highest number among the priorities of pending jobs of the key
+
+    @property
+    def overtakes(self) -> bool:
+        """Whether the next job is better than one that holds a permit and is not claimed."""
+        return self.priority is not None and self.lowest is not None and self.priority < self.lowest
+
+
+class Admit(NamedTuple):
+    """A key of which jobs are to be admitted: at most `most`, and only while it has permits left."""
+
+    key: str
+    concurrency: int | None  # None for no bound
+    burst: int | None  # of a rate: no more jobs than that may be admitted and not claimed
+    most: int
+
+
+class Permits(NamedTuple):
+    """The permits of a key that are in use, and how many of them are of jobs that are not claimed."""
+
+    admitted: int
+    pending: int
+
+
+class AdmittedJob(NamedTuple):
+    """A job that an admission has made pending."""
+
+    limit_key: str
+    id: UUID
+    task: str
+    priority: int
+    enqueued_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
     """How waiting for a job ended. `record` is the job as it was last read."""
@@ -255,6 +324,7 @@ class QueueStats:
     claimed: int = 0
     done: int = 0
     dead: int = 0
+    blocked: int = 0
 
 
 def record_of(row: Any, **changes: Any) -> JobRecord:

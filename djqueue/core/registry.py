@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from inspect import Signature
 from typing import Any, Protocol
 
 from django.apps import AppConfig, apps
@@ -12,7 +13,7 @@ from django.utils.module_loading import module_has_submodule
 
 from djqueue.exceptions import DuplicateTask
 
-from . import retries
+from . import limits, retries
 from .durations import seconds
 from .options import TaskOptions
 from .records import JobRecord
@@ -47,6 +48,7 @@ class Observer(Protocol):
 _tasks: dict[str, RegisteredTask] = {}
 _observers: dict[str, Observer] = {}
 _adopted: dict[str, TaskOptions] = {}
+_signatures: dict[str, Signature | None] = {}  # of adopted tasks that have a limit
 _discovered = False
 _discovering = False
 _lock = threading.RLock()
@@ -99,11 +101,28 @@ def options(name: str) -> TaskOptions:
     return _adopted.get(name, _NO_OPTIONS) if task is None else task.options
 
 
+def known_options(name: str) -> TaskOptions | None:
+    """Return the options of a task; None if it is not registered here and no other process has described it."""
+    task = find(name)
+    return _adopted.get(name) if task is None else task.options
+
+
+def limit_of(name: str) -> tuple[limits.Limit, Signature] | None:
+    """Return the limit of a task and the signature that its key is made with; None if it has none, or is unknown."""
+    limit = options(name).limit
+    if limit is None:
+        return None
+    task = find(name)
+    signature = _signatures[name] if task is None else limits.signature_of(task.func)
+    return None if signature is None else (limit, signature)
+
+
 def describe() -> dict[str, dict[str, Any]]:
     """Return, as plain data, what another process needs to enqueue and retry the tasks of this one."""
     return {
-        task.name: {name: getattr(task.options, name) for name in ("queue", "priority", "max_attempts")}
+        task.name: {name: getattr(task.options, name) for name in ("queue", "priority", "max_attempts", "limit")}
         | {"retry": task.options.retry and retries.dump(task.options.retry)}
+        | {"signature": task.options.limit and limits.portable_signature(task.func)}
         for task in all_tasks()
     }
 
@@ -114,7 +133,10 @@ def adopt(described: Mapping[str, Mapping[str, Any]]) -> None:
     _discovered = True
     for name, options in described.items():
         retry = options["retry"] and retries.load(options["retry"])
-        _adopted[name] = TaskOptions(**{**options, "retry": retry})
+        _signatures[name] = options["signature"]
+        _adopted[name] = TaskOptions(
+            **{option: value for option, value in options.items() if option != "signature"} | {"retry": retry}
+        )
 
 
 def task_leases() -> dict[str, float]:

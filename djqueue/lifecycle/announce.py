@@ -14,6 +14,7 @@ from django.dispatch import Signal
 
 from djqueue import signals
 from djqueue.core import masking, registry
+from djqueue.core.durations import instant
 from djqueue.core.log import logger
 from djqueue.core.payload import decode, decode_typed
 from djqueue.core.records import Inserted, JobRecord, NewJob, Settled, Settlement, record_of
@@ -292,12 +293,12 @@ def claimed_record(job: ClaimedJob) -> JobRecord:
         status=Status.CLAIMED,
         attempts=job.attempt,
         progress=None,
-        started_at=job.row.started_at,
+        started_at=instant(job.row.started_at),
         last_attempted_at=job.claimed_at,
         dedup_key=job.row.dedup_key,
         worker_ids=words(job.row.worker_ids),
         schedule=job.row.schedule,
-        slot=job.row.slot,
+        slot=job.slot,
     )
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from asgiref.sync import sync_to_async
@@ -15,40 +13,81 @@ from asgiref.sync import sync_to_async
 from djqueue.conf import whole
 from djqueue.core import registry
 from djqueue.core.async_twins import twin
-from djqueue.core.durations import Duration, seconds
+from djqueue.core.durations import Duration, instant, seconds
 from djqueue.core.identity import identity
 from djqueue.core.options import resolve
 from djqueue.core.payload import decode, has_models, load
-from djqueue.core.records import ClaimedRow, ClaimRequest, Mark, waited
+from djqueue.core.records import ClaimedRow, ClaimRequest, Mark
 from djqueue.sql import statements
 
 from . import announce, lease, settle
+
+if TYPE_CHECKING:
+    from functools import cached_property  # known to type checkers without the stubs of Django
+else:
+    from django.utils.functional import cached_property  # without a lock, which Python 3.11's takes for each access
 
 MOST = 1_000_000  # jobs in one claim
 MOST_QUEUES = 400  # queues in one statement: SQLite takes 500 SELECTs
 
 
-@dataclass
 class ClaimedJob:
-    """A job that the caller holds until its lease expires. Every method names the claim's token."""
+    """A job that the caller holds until its lease expires. Every method names the claim's token.
 
-    id: UUID
-    task: str
-    queue: str
-    priority: int
-    attempt: int
-    max_attempts: int
-    last_error: str  # of the previous attempt
-    enqueued_at: datetime
-    run_at: datetime
-    claimed_at: datetime
-    lease_expires_at: datetime
-    cancel_requested: bool
-    lease: float  # seconds, as claimed
-    row: ClaimedRow = field(repr=False)
-    token: UUID = field(repr=False)
-    worker: str = field(repr=False)
-    clock: float = field(repr=False, default_factory=time.monotonic)  # the host's clock at claimed_at
+    A worker claims hundreds at once: what few of them need is made when it is read.
+    """
+
+    def __init__(self, row: ClaimedRow, token: UUID, worker: str, clock: float) -> None:
+        self.row = row
+        self.token = token
+        self.worker = worker
+        self.clock = clock  # the host's clock at claimed_at
+        self.id: UUID = row.id
+        self.task: str = row.task
+        self.queue: str = row.queue
+        self.attempt: int = row.attempts
+        self.max_attempts: int = row.max_attempts
+        self.cancel_requested: bool = row.cancel_requested
+        self.lease: float = round(row.lease_expires_at - row.claimed_at, 6)  # seconds, as claimed
+
+    def __repr__(self) -> str:
+        attempt = f"{self.attempt}/{self.max_attempts}"
+        return f"<ClaimedJob {self.id} task={self.task} queue={self.queue} attempt={attempt}>"
+
+    @property
+    def priority(self) -> int:
+        """The priority of the job; lower runs first."""
+        return self.row.priority
+
+    @property
+    def last_error(self) -> str:
+        """The error of the previous attempt."""
+        return self.row.last_error
+
+    @cached_property
+    def enqueued_at(self) -> datetime:
+        """When the job was enqueued."""
+        return instant(self.row.enqueued_at)
+
+    @cached_property
+    def run_at(self) -> datetime:
+        """When the job was due."""
+        return instant(self.row.run_at)
+
+    @cached_property
+    def claimed_at(self) -> datetime:
+        """When the job was claimed."""
+        return instant(self.row.claimed_at)
+
+    @cached_property
+    def lease_expires_at(self) -> datetime:
+        """When the lease expires; `renew` changes it."""
+        return instant(self.row.lease_expires_at)
+
+    @cached_property
+    def slot(self) -> datetime | None:
+        """The time for which a schedule created the job."""
+        return None if self.row.slot is None else instant(self.row.slot)
 
     @cached_property
     def args(self) -> list[Any]:
@@ -77,6 +116,7 @@ class ClaimedJob:
 
     @cached_property
     def headers(self) -> dict[str, Any]:
+        """The headers given when the job was enqueued, and those that HEADERS added."""
         return decode(self.row.headers)  # type: ignore[no-any-return]
 
     @property
@@ -87,7 +127,8 @@ class ClaimedJob:
     @property
     def waited(self) -> float:
         """Seconds between the moment the job was due and the claim."""
-        return waited(self.run_at, self.enqueued_at, self.claimed_at)
+        row = self.row
+        return max(0.0, row.claimed_at - max(row.run_at, row.enqueued_at))
 
     def now(self) -> datetime:
         """Return the database's clock, estimated without a query."""
@@ -174,7 +215,8 @@ def claim(
     for start in range(0, len(queues), MOST_QUEUES):
         part = {queue: wants[queue] for queue in queues[start : start + MOST_QUEUES]}
         request = _request(part, limit, lease, worker, begin, marks or {}, token)
-        claimed = [_claimed_job(row, request) for row in statements().claim(request)]
+        rows, clock = statements().claim(request), time.monotonic()
+        claimed = [ClaimedJob(row, request.token, request.worker, clock) for row in rows]
         # Stop after the first part that returned jobs: if the next part failed, no process would know of them.
         if claimed:
             break
@@ -202,25 +244,4 @@ def _request(
         token=token or uuid4(),
         worker=worker or identity(),
         begin=MOST if begin is None else begin,
-    )
-
-
-def _claimed_job(row: ClaimedRow, request: ClaimRequest) -> ClaimedJob:
-    return ClaimedJob(
-        id=row.id,
-        task=row.task,
-        queue=row.queue,
-        priority=row.priority,
-        attempt=row.attempts,
-        max_attempts=row.max_attempts,
-        last_error=row.last_error,
-        enqueued_at=row.enqueued_at,
-        run_at=row.run_at,
-        claimed_at=row.claimed_at,
-        lease_expires_at=row.lease_expires_at,
-        cancel_requested=row.cancel_requested,
-        lease=(row.lease_expires_at - row.claimed_at).total_seconds(),
-        row=row,
-        token=request.token,
-        worker=request.worker,
     )

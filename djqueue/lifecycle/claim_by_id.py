@@ -8,18 +8,18 @@ from uuid import UUID
 from djqueue.conf import MAX_PRIORITY
 from djqueue.core.records import Mark
 from djqueue.sql import statements
-from djqueue.states import Status
+from djqueue.states import WAITING, Status
 
 from .claim import ClaimedJob, claim
 
 FIRST = -MAX_PRIORITY - 1  # before every priority that a call can set
 COLUMNS = ("task", "queue", "priority", "status", "enqueued_at")
-WAITING = (Status.SCHEDULED.value, Status.PENDING.value)
 
 
 def claim_by_id(job_id: UUID, is_wanted: Callable[[str], bool]) -> ClaimedJob | None:
     """Claim a job; None if it is not waiting, if its queue is paused, or if its task is not wanted.
 
+    It needs no permit of its limit key.
     In one transaction, the job becomes the first of its queue, is claimed as any other, and gets its priority back.
     """
     from djqueue.models import Job
@@ -28,7 +28,7 @@ def claim_by_id(job_id: UUID, is_wanted: Callable[[str], bool]) -> ClaimedJob | 
     rows = Job.objects.using(database.alias).filter(pk=job_id)
 
     def claim_it() -> ClaimedJob | None:
-        row = rows.select_for_update().filter(status__in=WAITING).only(*COLUMNS).first()
+        row = rows.select_for_update().filter(status__in=[status.value for status in WAITING]).only(*COLUMNS).first()
         if row is None or not is_wanted(row.task):
             return None
         rows.update(priority=FIRST, status=Status.PENDING.value)
@@ -39,7 +39,7 @@ def claim_by_id(job_id: UUID, is_wanted: Callable[[str], bool]) -> ClaimedJob | 
             return None
         rows.update(priority=row.priority)
         [job] = claimed
-        job.priority, job.row = row.priority, job.row._replace(priority=row.priority)
+        job.row = job.row._replace(priority=row.priority)
         return job
 
     return database.own_transaction(claim_it)

@@ -17,6 +17,7 @@ from djqueue.sql import statements
 from djqueue.states import Outcome, Status, Verdict
 
 from . import announce, outcome, outcome_log
+from .admit import hand_on
 from .failure import Failure
 from .settle import retry_policy, settle_many
 
@@ -64,6 +65,7 @@ def recover(left: Sequence[Left], reason: str, *, crashed: bool) -> list[Left]:
         else:
             outcome_log.write(row, row.attempts, item, answer, item.run)
             announce.reaped(row, item, answer)
+    hand_on([row.limit_key for _, row in held])
     return locked
 
 
@@ -72,7 +74,9 @@ def release_claims(tokens: Sequence[UUID], known: Collection[UUID] = ()) -> int:
 
     Jobs that are `known` to have arrived may have started, and are left unchanged.
     """
-    rows = light_rows().filter(status=Status.CLAIMED.value, token__in=tokens).values_list("id", "token")
+    # The status is not a parameter: a plan that is kept could not use the index of claimed jobs (worker/plans.py).
+    claimed = light_rows().extra(where=[f"status = '{Status.CLAIMED.value}'"])
+    rows = claimed.filter(token__in=tokens).values_list("id", "token")
     lost = [(job, token) for job, token in rows if token is not None and job not in known]
     items = [Settlement(id=job, token=token, verdict=Verdict.RELEASE) for job, token in lost]
     answers = settle_many(items)

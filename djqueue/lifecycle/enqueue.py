@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -17,16 +16,18 @@ from djqueue.core import hooks, registry, retries, signatures
 from djqueue.core.durations import seconds
 from djqueue.core.options import NO_CALL_OPTIONS, Call, CallOptions, check_task_name, job_id, resolve
 from djqueue.core.payload import encode_arguments, encode_kv
-from djqueue.core.records import Inserted, NewJob
+from djqueue.core.records import SHARED, Inserted, NewJob
 from djqueue.core.uuid7 import uuid7
 from djqueue.exceptions import DuplicateJob, InvalidArguments, InvalidOption, InvalidPayload
 from djqueue.sql import Statements, statements
 from djqueue.sql.connection import batches_of
-from djqueue.states import DedupUntil
+from djqueue.states import DedupUntil, OnDuplicate
 
-from . import announce, eager
+from . import announce, debounce, eager
 
 DEFAULT_QUEUE = "default"
+NO_ID = UUID(int=0)
+IDS_AHEAD = 64  # so many ids are made at once
 BATCH = 1000  # rows per INSERT: cheap round trips, within every database's limit of parameters
 
 Created = tuple[UUID, bool | None]  # the job's id, and whether this call created it: None until the commit
@@ -70,24 +71,47 @@ def prepare(
 
     `with_hooks` is whether the functions in HEADERS are called. Schedules fire in processes that do not import them.
     """
-    check_task_name(task)
-    options = registry.options(task)
-    queue = call.queue or options.queue or DEFAULT_QUEUE
+    job = template(task, call)
     headers = call.headers or {}
     if with_hooks and config().headers:
         headers = hooks.headers(task, headers)
     encoded = encode_arguments(task, args, kwargs, headers)
+    new_id = uuid7() if call.id is None else job.id
+    return job._replace(id=new_id, limit_key=_limit_key(task, args, kwargs, call), **encoded._asdict())
+
+
+def _limit_key(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: CallOptions) -> str | None:
+    """Return the limit key of a call: its own ("" for none), or that of the task's limit."""
+    if call.limit_key is not None:
+        return call.limit_key or None
+    found = registry.limit_of(task)
+    if found is None:
+        return None
+    limit, signature = found
+    return limit.key_for(signature, args, kwargs)
+
+
+def template(task: str, call: CallOptions) -> NewJob:
+    """Return a job with resolved options, without arguments and headers; its id is valid only if the call sets one."""
+    check_task_name(task)
+    if call.on_duplicate == OnDuplicate.REPLACE and (call.dedup_key is None or call.id is not None):
+        raise InvalidOption('on_duplicate="replace" needs a dedup_key, and cannot be used with an id')
+    if call.max_wait is not None and call.run_at is not None:
+        raise InvalidOption("max_wait needs a delay, not a run_at")
+    max_wait = None if call.max_wait is None else seconds(call.max_wait, "max_wait")
+    delay = 0.0 if call.delay is None else seconds(call.delay, "delay")
+    options = registry.options(task)
+    queue = call.queue or options.queue or DEFAULT_QUEUE
     return NewJob(
-        id=uuid7() if call.id is None else job_id(call.id),
+        id=NO_ID if call.id is None else job_id(call.id),
         own_id=call.id is not None,
+        args="[]",
+        kwargs="{}",
         task=task,
         queue=queue,
         priority=resolve("priority", queue, options, call.priority),
         max_attempts=resolve("max_attempts", queue, options, call.max_attempts),
-        args=encoded["args"],
-        kwargs=encoded["kwargs"],
-        headers=encoded["headers"],
-        delay=0.0 if call.delay is None else seconds(call.delay, "delay"),
+        delay=delay if max_wait is None else min(delay, max_wait),
         run_at=call.run_at,
         dedup_key=call.dedup_key,
         dedup_until=call.dedup_until or options.dedup_until or DedupUntil.CLAIMED.value,
@@ -95,6 +119,8 @@ def prepare(
         retry=None if call.retry is None else retries.dump(call.retry),
         timeout=None if call.timeout is None else seconds(call.timeout, "timeout"),
         lease=None if call.lease is None else seconds(call.lease, "lease"),
+        replace=call.on_duplicate == OnDuplicate.REPLACE,
+        max_wait=max_wait,
     )
 
 
@@ -125,14 +151,36 @@ def insert_many(make: Callable[[], Iterable[NewJob]], *, repeatable: bool = True
 
 
 def _prepare_calls(calls: Iterable[Call], task: str | None, options: CallOptions) -> Iterator[NewJob]:
+    plain = _Plain(options)
     for position, call in enumerate(calls):
         try:
-            yield _prepare_call(call, task, options)
+            yield _prepare_call(call, task, options, plain)
         except (InvalidArguments, InvalidPayload, InvalidOption) as error:
             raise type(error)(f"item {position}: {error}") from error
 
 
-def _prepare_call(call: Call, task: str | None, options: CallOptions) -> NewJob:
+class _Plain:
+    """Makes the jobs of calls that have no options of their own, of which a batch may have thousands."""
+
+    def __init__(self, options: CallOptions) -> None:
+        self.options = options
+        self.shared: dict[str, Any] = {}  # tuples, by the name of the task
+        self.has_headers = bool(options.headers or config().headers)
+        self.renew_ids()
+
+    def renew_ids(self) -> None:
+        """Make new ids. Those that were made ahead come before an id that is made now."""
+        self.ids = chain.from_iterable(iter(partial(uuid7.many, IDS_AHEAD), None))
+
+    def prepare(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
+        if self.has_headers or registry.options(task).limit is not None:
+            return prepare(task, args, kwargs, self.options)
+        shared: Any = self.shared.get(task) or self.shared.setdefault(task, template(task, self.options)[SHARED])
+        encoded = encode_arguments(task, args, kwargs, {})
+        return NewJob._make((next(self.ids), encoded.args, encoded.kwargs, *shared))
+
+
+def _prepare_call(call: Call, task: str | None, options: CallOptions, plain: _Plain) -> NewJob:
     if not isinstance(call, Call):
         raise InvalidOption(f"expected the result of djqueue.call() or task.call(), got {type(call).__name__}")
     name = call.task or task
@@ -140,12 +188,13 @@ def _prepare_call(call: Call, task: str | None, options: CallOptions) -> NewJob:
         raise InvalidOption("the call has no task; create it with task.call()")
     if task is not None and name != task:
         raise InvalidOption(f"the call is for task {name}, not {task}; use djqueue.enqueue_many() for several tasks")
+    signatures.check(name, len(call.args), call.kwargs)
+    if call.options is NO_CALL_OPTIONS:
+        return plain.prepare(name, call.args, call.kwargs)
     if call.options.kv is not None or call.options.on_commit is not False:
         raise InvalidOption("kv and on_commit cannot be set on a single call of a batch")
-    if call.options is not NO_CALL_OPTIONS:
-        options = options.merged(call.options.given())
-    signatures.check(name, len(call.args), call.kwargs)
-    return prepare(name, call.args, call.kwargs, options)
+    plain.renew_ids()
+    return prepare(name, call.args, call.kwargs, options.merged(call.options.given()))
 
 
 def _run_on_commit(alias: bool | str, insert: Callable[[], object]) -> None:
@@ -155,7 +204,11 @@ def _run_on_commit(alias: bool | str, insert: Callable[[], object]) -> None:
 
 def insert(job: NewJob, kv: Mapping[str, str]) -> Inserted:
     """Insert one job with its KV entries, in one statement, and announce it."""
-    inserted = statements().insert([job], kv)
+    database = statements()
+    if job.replace:
+        inserted = database.own_transaction(lambda: debounce.replace(database, [job], database.insert([job], kv)))
+    else:
+        inserted = database.insert([job], kv)
     announce.enqueued([job], inserted)
     if eager.is_on():
         eager.run(inserted)
@@ -183,20 +236,26 @@ def _insert_batches(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[
 
 
 def _insert_batch(database: Statements, batch: list[NewJob], offset: int) -> list[Inserted]:
-    """Insert one batch: equal dedup keys collapse to the first, and keys are inserted in order, against deadlocks."""
+    """Insert one batch, in the order of keys, against deadlocks: of equal ones the first, or the last that replaces."""
+    if not any(job.own_id or job.dedup_key is not None for job in batch):
+        return database.insert(batch, {})
     if any(job.own_id for job in batch):
         # Ids given by the caller do not reflect the order of the calls.
-        batch = [replace(job, place=position / 1e6) for position, job in enumerate(batch)]
+        batch = [job._replace(place=position / 1e6) for position, job in enumerate(batch)]
     firsts: dict[object, NewJob] = {}
     ids: set[UUID] = set()
     for position, job in enumerate(batch, offset):
         if job.id in ids:
             raise DuplicateJob(job.id, f"item {position}: ")
         ids.add(job.id)
-        firsts.setdefault(_unique_key(job), job)
+        if job.replace:
+            firsts[_unique_key(job)] = job
+        else:
+            firsts.setdefault(_unique_key(job), job)
     ordered = sorted(firsts.values(), key=lambda job: (job.queue, job.dedup_key or ""))
     try:
-        rows = dict(zip([job.id for job in ordered], database.insert(ordered, {}), strict=True))
+        found = debounce.replace(database, ordered, database.insert(ordered, {}))
+        rows = dict(zip([job.id for job in ordered], found, strict=True))
     except DuplicateJob as error:
         position = offset + [job.id for job in batch].index(error.id)
         raise DuplicateJob(error.id, f"item {position}: ") from None
@@ -204,7 +263,7 @@ def _insert_batch(database: Statements, batch: list[NewJob], offset: int) -> lis
     for job in batch:
         first = firsts[_unique_key(job)]
         row = rows[first.id]
-        inserted.append(row if first is job else replace(row, created=False))
+        inserted.append(row if first is job else row._replace(created=False))
     return inserted
 
 

@@ -18,7 +18,7 @@ from djqueue.states import DedupUntil
 from .enqueue import insert_many
 
 # What a copy takes along. A run_at that has passed means now; the schedule and its slot stay behind.
-COPIED = ("task", "queue", "priority", "max_attempts", "run_at", "dedup_key", "timeout", "lease")
+COPIED = ("task", "queue", "priority", "max_attempts", "run_at", "dedup_key", "timeout", "lease", "limit_key")
 COPIED_JSON = ("args", "kwargs", "headers", "retry")
 
 

@@ -1,8 +1,9 @@
-"""Log the outcome of an attempt: one line, without the arguments of the job. docs/worker.md lists the lines."""
+"""Log the outcome of an attempt: one line, without the arguments of the job. docs/guides/worker.md lists the lines."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from djqueue.core import registry
@@ -15,6 +16,22 @@ LINE = "%s job=%s task=%s queue=%s attempt=%d/%d seconds=%.3f%s"
 LONGEST_ERROR = 200
 LEVELS = {Outcome.DEAD: logging.ERROR, Outcome.RETRYING: logging.WARNING, Outcome.LOST: logging.WARNING}
 EVENTS = {Outcome.RETRYING: "failed", Outcome.LOST: "lease lost, outcome discarded"}
+
+
+# A job, its attempt, its settlement, the answer to that, the seconds that it ran, and what its task raised.
+Line = tuple[Any, int, Settlement, Settled, float, BaseException | None]
+
+
+def write_all(lines: Iterable[Line]) -> None:
+    """Log what became of several jobs; those that are done by a single call, because most of them are."""
+    done, writes_done = [], logger.isEnabledFor(logging.INFO)
+    for job, attempt, item, answer, seconds, error in lines:
+        if answer.outcome is Outcome.DONE:
+            if writes_done:
+                done.append((Outcome.DONE, job.id, job.task, job.queue, attempt, job.max_attempts, seconds, ""))
+        else:
+            write(job, attempt, item, answer, seconds, error)
+    logger.info_all(LINE, done)
 
 
 def write(

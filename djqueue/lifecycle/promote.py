@@ -1,8 +1,10 @@
-"""Make scheduled jobs pending when they are due."""
+"""Make scheduled jobs pending when they are due, or blocked if they need a permit."""
 
 from __future__ import annotations
 
 from djqueue.sql import statements
+
+from .admit import hand_on
 
 BATCH = 500
 
@@ -14,9 +16,10 @@ def promote() -> int:
     """
     promoted = 0
     while True:
-        batch = len(statements().promote(BATCH))
-        promoted += batch
-        if batch < BATCH:
+        keys = statements().promote(BATCH)
+        promoted += len(keys)
+        hand_on(keys)
+        if len(keys) < BATCH:
             return promoted
 
 

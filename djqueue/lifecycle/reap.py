@@ -10,6 +10,7 @@ from djqueue.sql import statements
 from djqueue.states import Outcome, Status, Verdict
 
 from . import announce, outcome, outcome_log
+from .admit import hand_on
 from .crash import blame, light_rows
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def reap(may_act: Callable[[], bool] = lambda: True) -> int:
                 reaped += 1
                 outcome_log.write(row, row.attempts, item, answer, item.run)
                 announce.reaped(row, item, answer)
+        hand_on([row.limit_key for row in rows])
 
 
 def _has_token(row: Job) -> bool:

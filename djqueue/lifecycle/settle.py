@@ -18,7 +18,8 @@ from djqueue.sql import Statements, statements
 from djqueue.sql.connection import batches_of
 from djqueue.states import Outcome, Verdict
 
-from . import announce, outcome
+from . import announce, limits, outcome
+from .admit import hand_on
 from .failure import Failure, class_name, describe, describe_value
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ _warned: set[str] = set()  # tasks of which a result could not be stored
 
 def ack(job: ClaimedJob, result: Any = None) -> Settlement:
     """Return the settlement of a job that succeeded. A result that cannot be stored is replaced by a marker."""
-    try:
-        text = payload.encode_result(result, config().max_payload_size)
-    except (Exception, TaskTimeout) as problem:  # the work is done: no result may cause another run
-        text = _marker(job, result, problem)
+    text = None
+    if result is not None:
+        try:
+            text = payload.encode_result(result, config().max_payload_size)
+        except (Exception, TaskTimeout) as problem:  # the work is done: no result may cause another run
+            text = _marker(job, result, problem)
     return _settlement(job, Verdict.ACK, result=text)
 
 
@@ -63,6 +66,12 @@ def snooze(job: ClaimedJob, delay: Duration, *, unknown: bool = False) -> Settle
     return _settlement(job, Verdict.SNOOZE, delay=seconds(delay, "delay"), unknown=unknown)
 
 
+def throttle(job: ClaimedJob, delay: Duration) -> Settlement:
+    """Return the settlement of a job that runs again after `delay`, for which its limit key is held."""
+    wait = seconds(delay, "delay")
+    return _settlement(job, Verdict.SNOOZE, delay=wait, hold=wait)
+
+
 def release(job: ClaimedJob) -> Settlement:
     """Return the settlement of a job that may be claimed again immediately."""
     return _settlement(job, Verdict.RELEASE)
@@ -82,6 +91,8 @@ def retry_policy(stored: str | None, task: str, queue: str) -> RetryPolicy:
 def settle_one(job: ClaimedJob, settlement: Settlement, error: BaseException | None = None) -> Settled:
     """Settle a job and announce it, with what the task raised. Raise LeaseLost if its token is no longer valid."""
     database = statements()
+    while _hold_keys(database, [settlement]):
+        continue
     while True:
         try:
             [settled] = database.settle([outcome.decide(settlement)])
@@ -94,6 +105,7 @@ def settle_one(job: ClaimedJob, settlement: Settlement, error: BaseException | N
     if settled.outcome == Outcome.LOST:
         raise LeaseLost(f"The lease on job {settlement.id} is lost; {settlement.verdict} changed nothing.")
     announce.settled(job, settlement, settled, error)
+    hand_on([settlement.limit_key])
     return settled
 
 
@@ -105,12 +117,19 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
     were not reached when the connection failed after a part had been settled.
     """
     database = statements()
+    if late := _hold_keys(database, settlements):
+        # A transaction that was left open must not hold up the jobs of other keys.
+        ready = [item for item in settlements if not item.hold or item.limit_key not in late]
+        settled = iter(settle_many(ready))
+        return [
+            Settled(Outcome.LOCKED) if item.hold and item.limit_key in late else next(settled) for item in settlements
+        ]
     answers: list[Settled | Exception] = []
     groups = list(batches_of(settlements, _characters, GROUP))
     while groups:
         group = groups.pop(0)
         try:
-            answers += database.settle([outcome.decide(item) for item in group], wait=False)
+            answers += _acked(database, group) or database.settle([outcome.decide(item) for item in group], wait=False)
         except Exception as error:
             if database.in_caller_transaction():
                 raise
@@ -127,6 +146,34 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled | Exception]:
             else:
                 raise
     return answers
+
+
+def _hold_keys(database: Statements, settlements: Sequence[Settlement]) -> set[str]:
+    """Hold the limit keys of throttled jobs before these are settled: nothing of the key is admitted in between.
+
+    Return the keys that another transaction has kept locked.
+    """
+    holds = [(item.limit_key, item.hold) for item in settlements if item.hold and item.limit_key is not None]
+    if not holds:
+        return set()
+    late = limits.hold_many(database, holds)
+    for item in settlements:
+        if item.limit_key not in late:
+            item.hold = 0.0  # or a row that has to be tried again would make the hold longer
+    return late
+
+
+def _acked(database: Statements, group: Sequence[Settlement]) -> list[Settled]:
+    """Acknowledge a group by the fastest way that the database has; return nothing if that was not possible.
+
+    Not in a caller's transaction, which ends with the first error.
+    """
+    if any(item.verdict is not Verdict.ACK or not item.task for item in group):
+        return []
+    if database.in_caller_transaction() or not database.ack(group):
+        return []
+    answers = {attempt: Settled(Outcome.DONE, attempt) for attempt in {item.attempt for item in group}}
+    return [answers[item.attempt] for item in group]
 
 
 def _is_refused(database: Statements, group: Sequence[Settlement], error: Exception) -> bool:
@@ -198,5 +245,9 @@ def _settlement(job: ClaimedJob, verdict: Verdict, **fields: Any) -> Settlement:
         keep_done=resolve("keep_done", job.queue) > 0,
         wait=job.waited,
         run=job.elapsed,
+        task=job.task,
+        queue=job.queue,
+        attempt=job.attempt,
+        limit_key=job.row.limit_key,
         **fields,
     )

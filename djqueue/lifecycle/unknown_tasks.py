@@ -64,7 +64,7 @@ def settlement(job: ClaimedJob) -> Settlement:
     if error is not None and (job.max_attempts == 1 or not isinstance(error, ImportError)):
         return settle.dead_letter(job, error)
     since = job.row.unknown_since
-    age = 0.0 if since is None else (job.claimed_at - since).total_seconds()
+    age = 0.0 if since is None else job.row.claimed_at - since
     if age >= config().unknown_task_grace:
         return settle.dead_letter(job, error or f"{NO_TASK}: {job.task}", unknown=True)
     return settle.snooze(job, min(max(age, FIRST), LAST), unknown=True)

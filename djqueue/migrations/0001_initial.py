@@ -1,10 +1,12 @@
 import djqueue.fields
 from django.db import migrations, models
 
+
 # Free space on each page for renewals, and frequent vacuums for tables whose rows are all deleted soon.
 STORAGE = {
     "djqueue_job": "fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, "
     "autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0",
+    "djqueue_limitkey": "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0",
     "djqueue_throughput": "autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0",
 }
 
@@ -34,6 +36,23 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'KV entry',
                 'verbose_name_plural': 'KV entries',
+            },
+        ),
+        migrations.CreateModel(
+            name='LimitKey',
+            fields=[
+                ('key', djqueue.fields.ExactCharField(db_column='limit_key', max_length=255, primary_key=True, serialize=False, verbose_name='key')),
+                ('concurrency', models.IntegerField(null=True, verbose_name='concurrency')),
+                ('rate', models.FloatField(null=True, verbose_name='rate per second')),
+                ('burst', models.IntegerField(null=True, verbose_name='burst')),
+                ('spent_until', models.DateTimeField(null=True, verbose_name='spent until')),
+                ('held_until', models.DateTimeField(null=True, verbose_name='held until')),
+                ('admitted_at', models.DateTimeField(verbose_name='admitted at')),
+            ],
+            options={
+                'verbose_name': 'limit',
+                'verbose_name_plural': 'limits',
+                'permissions': [('hold_limitkey', 'Can hold and release limits')],
             },
         ),
         migrations.CreateModel(
@@ -109,6 +128,7 @@ class Migration(migrations.Migration):
                 ('crashes', models.IntegerField(db_default=0, default=0, verbose_name='crashes')),
                 ('schedule', djqueue.fields.ExactCharField(max_length=255, null=True, verbose_name='schedule')),
                 ('slot', models.DateTimeField(null=True, verbose_name='slot')),
+                ('limit_key', djqueue.fields.ExactCharField(max_length=255, null=True, verbose_name='limit key')),
             ],
             options={
                 'verbose_name': 'dead job',
@@ -147,6 +167,7 @@ class Migration(migrations.Migration):
                 ('crashes', models.IntegerField(db_default=0, default=0, verbose_name='crashes')),
                 ('schedule', djqueue.fields.ExactCharField(max_length=255, null=True, verbose_name='schedule')),
                 ('slot', models.DateTimeField(null=True, verbose_name='slot')),
+                ('limit_key', djqueue.fields.ExactCharField(max_length=255, null=True, verbose_name='limit key')),
                 ('status', djqueue.fields.ExactCharField(choices=[('done', 'done'), ('cancelled', 'cancelled')], max_length=9, verbose_name='status')),
                 ('completed_at', models.DateTimeField(verbose_name='completed at')),
                 ('result', djqueue.fields.JSONTextField(null=True, verbose_name='result')),
@@ -187,7 +208,8 @@ class Migration(migrations.Migration):
                 ('crashes', models.IntegerField(db_default=0, default=0, verbose_name='crashes')),
                 ('schedule', djqueue.fields.ExactCharField(max_length=255, null=True, verbose_name='schedule')),
                 ('slot', models.DateTimeField(null=True, verbose_name='slot')),
-                ('status', djqueue.fields.ExactCharField(choices=[('scheduled', 'scheduled'), ('pending', 'pending'), ('claimed', 'claimed')], max_length=9, verbose_name='status')),
+                ('limit_key', djqueue.fields.ExactCharField(max_length=255, null=True, verbose_name='limit key')),
+                ('status', djqueue.fields.ExactCharField(choices=[('scheduled', 'scheduled'), ('blocked', 'blocked'), ('pending', 'pending'), ('claimed', 'claimed')], max_length=9, verbose_name='status')),
                 ('token', models.UUIDField(null=True)),
                 ('worker', djqueue.fields.ExactCharField(db_default='', default='', max_length=255, verbose_name='worker')),
                 ('lease_expires_at', models.DateTimeField(null=True, verbose_name='lease expires at')),
@@ -200,7 +222,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'job',
                 'verbose_name_plural': 'jobs',
                 'permissions': [('run_now_job', 'Can run jobs now'), ('cancel_job', 'Can cancel jobs'), ('reschedule_job', 'Can change the priority and time of jobs')],
-                'indexes': [djqueue.fields.StatusIndex(fields=['queue', 'priority', 'enqueued_at', 'id'], name='djqueue_job_claim', status='pending'), djqueue.fields.StatusIndex(fields=['run_at', 'id'], name='djqueue_job_due', status='scheduled'), djqueue.fields.PartialStatusIndex(fields=['queue', 'id'], name='djqueue_job_scheduled', status='scheduled'), djqueue.fields.StatusIndex(fields=['id'], name='djqueue_job_claimed', status='claimed')],
+                'indexes': [djqueue.fields.StatusIndex(fields=['queue', 'priority', 'enqueued_at', 'id'], name='djqueue_job_claim', status='pending'), djqueue.fields.StatusIndex(fields=['run_at', 'id'], name='djqueue_job_due', status='scheduled'), djqueue.fields.PartialStatusIndex(fields=['queue', 'id'], name='djqueue_job_scheduled', status='scheduled'), djqueue.fields.StatusIndex(fields=['id'], name='djqueue_job_claimed', status='claimed'), djqueue.fields.StatusIndex(fields=['limit_key', 'priority', 'enqueued_at', 'id'], name='djqueue_job_blocked', status='blocked'), djqueue.fields.PermitIndex(fields=['limit_key'], name='djqueue_job_permit')],
                 'constraints': [djqueue.fields.UniqueWhereSet(fields=('queue', 'dedup_key'), name='djqueue_job_dedup'), djqueue.fields.UniqueWhereSet(fields=('schedule', 'slot'), name='djqueue_job_slot')],
             },
         ),

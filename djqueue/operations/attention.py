@@ -102,7 +102,8 @@ def _no_worker(
     due: Counter[str] = Counter()
     for row in scheduled:
         due[row.queue] += row.due
-    waiting = {row.queue: row.pending + due[row.queue] for row in queues if not row.paused and not row.consumed}
+    unconsumed = [row for row in queues if not row.paused and not row.consumed]
+    waiting = {row.queue: row.pending + row.blocked + due[row.queue] for row in unconsumed}
     waiting = {queue: jobs for queue, jobs in waiting.items() if jobs}
     if waiting and not any(row.state is WorkerState.ALIVE and row.queues is not False for row in workers):
         yield Finding(

@@ -1,4 +1,4 @@
-"""The codes of the findings. docs/doctor.md has a section for each."""
+"""The codes of the findings. docs/reference/doctor.md has a section for each."""
 
 from __future__ import annotations
 

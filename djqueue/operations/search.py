@@ -23,7 +23,7 @@ LONGEST_SHOWN = 2_000  # characters of a JSON value that a list reads
 
 # The table of each state, the column by which `since` compares, and the order of a list.
 TABLES: dict[Any, tuple[tuple[str, ...], str, str]] = {
-    Job: (("scheduled", "pending", "claimed", RUNNING), "enqueued_at", "-id"),
+    Job: (("scheduled", "blocked", "pending", "claimed", RUNNING), "enqueued_at", "-id"),
     DoneJob: (("done", "cancelled"), "completed_at", "-id"),
     DeadJob: (("dead",), "failed_at", "-failed_at"),
 }

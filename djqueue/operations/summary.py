@@ -18,7 +18,7 @@ class QueueSummary:
     queue: str
     pending: int = 0
     scheduled: int = 0
-    blocked: int = 0  # waiting for a limit; there are none yet
+    blocked: int = 0  # waiting for a permit of their limit keys
     claimed: int = 0
     dead: int = 0
     done: int = 0  # all time

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from djqueue.lifecycle import eager
 from djqueue.lifecycle.cancel import cancel_many
 from djqueue.lifecycle.enqueue import insert_many, prepare
 from djqueue.sql import Statements, statements
-from djqueue.states import Misfire, Overlap, Status
+from djqueue.states import WAITING, Misfire, Overlap
 
 from .definition import Definition
 from .rows import definition_of, disable_with, move, next_due
@@ -85,7 +85,7 @@ def job_of(definition: Definition, slot: datetime, run_at: datetime) -> NewJob:
         headers={SCHEDULE_HEADER: definition.name, SLOT_HEADER: slot.isoformat()},
     )
     job = prepare(definition.task, definition.args, definition.kwargs, call, with_hooks=False)
-    return replace(job, schedule=definition.name, slot=slot)
+    return job._replace(schedule=definition.name, slot=slot)
 
 
 def _fire_batch(database: Statements, size: int) -> tuple[int, int]:
@@ -111,7 +111,7 @@ def fire_ahead(rows: Iterable[tuple[Schedule, timedelta]]) -> int:
             row.next_at = row.next_at and row.next_at + ahead
             firing = _plan(row, now + ahead)
             row.next_at = row.next_at and row.next_at - ahead
-            firing.jobs = [replace(job, run_at=job.run_at and job.run_at - ahead) for job in firing.jobs]
+            firing.jobs = [job._replace(run_at=job.run_at and job.run_at - ahead) for job in firing.jobs]
             firing.ahead = ahead
             firings.append(firing)
         return _fire(database, firings)
@@ -214,7 +214,7 @@ def _cancel_replaced(database: Statements, firings: Iterable[Firing]) -> None:
     """Cancel the waiting jobs of schedules with overlap "replace"; a job that is being claimed is locked, and runs."""
     replacing = _firing_with(Overlap.REPLACE, firings)
     if replacing:
-        waiting = _live_jobs(database, replacing).filter(status__in=[Status.SCHEDULED.value, Status.PENDING.value])
+        waiting = _live_jobs(database, replacing).filter(status__in=[status.value for status in WAITING])
         ids = list(waiting.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))
         if ids:
             cancel_many(ids)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from djqueue.core.log import logger
-from djqueue.core.options import MAX_NAME
+from djqueue.core.names import MAX_NAME
 from djqueue.exceptions import InvalidOption
 
 from .definition import FIELDS, Definition, define

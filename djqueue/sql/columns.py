@@ -63,7 +63,7 @@ DONE = columns_of_model(DoneJob)
 
 # What a new job brings along as it is. Its times and its status are set by the statement.
 GIVEN = [name for name in types_of(NewJob) if name in columns_of_model(Job) and name != "run_at"]
-RETURNED_BY_INSERT = "id, queue, dedup_key, status, run_at, enqueued_at"
+RETURNED_BY_INSERT = "id, queue, dedup_key, status, run_at, enqueued_at, limit_key"
 
 # What a requeued job starts without, or with another value.
 FORGOTTEN = (
@@ -74,7 +74,6 @@ REVIVED = [name for name in KEPT if name not in FORGOTTEN]
 
 # What a claim returns.
 CLAIMED = list(types_of(ClaimedRow))
-CLAIMED_INSTANTS = [name for name, kind in types_of(ClaimedRow).items() if issubclass(kind, datetime)]
 
 RECORD = list(types_of(JobRecord))
 
@@ -89,6 +88,7 @@ NOT_IN_JOB = _absent(Job)
 NOT_IN_DONE = _absent(DoneJob)
 NOT_IN_DEAD = _absent(DeadJob, status=f"'{Status.DEAD.value}'")
 WITHOUT_PAYLOAD = {"args": "'[]'", "kwargs": "'{}'", "headers": "'{}'", "errors": "''", "progress": "NULL"}
+STATE_ONLY = WITHOUT_PAYLOAD | {"progress": "progress", "result": "NULL", "last_error": "''", "worker_ids": "''"}
 
 
 def select_record(table: str, absent: dict[str, str]) -> str:
@@ -96,11 +96,9 @@ def select_record(table: str, absent: dict[str, str]) -> str:
 
 
 # The live row first: PostgreSQL takes the types from its columns, where the other tables have NULL.
-SELECTS = (
-    select_record("djqueue_job", NOT_IN_JOB),
-    select_record("djqueue_donejob", NOT_IN_DONE),
-    select_record("djqueue_deadjob", NOT_IN_DEAD),
-)
+_TABLES = {"djqueue_job": NOT_IN_JOB, "djqueue_donejob": NOT_IN_DONE, "djqueue_deadjob": NOT_IN_DEAD}
+SELECTS = tuple(select_record(table, absent) for table, absent in _TABLES.items())
+SELECTS_OF_STATE = tuple(select_record(table, absent | STATE_ONLY) for table, absent in _TABLES.items())
 
 _FIELDS = {field.attname: field for model in (Job, DoneJob) for field in model._meta.local_concrete_fields}
 _READERS: dict[type[models.Field[Any, Any]], Callable[[Any], Any]] = {
@@ -116,3 +114,4 @@ READERS: dict[str, Callable[[Any], Any]] = {"status": Status} | {
     name: reader for name in RECORD for kind, reader in _READERS.items() if isinstance(_FIELDS[name], kind)
 }
 RECORD_INSTANTS = [name for name in RECORD if isinstance(_FIELDS[name], models.DateTimeField)]
+CLAIMED_INSTANTS = [name for name in CLAIMED if isinstance(_FIELDS[name], models.DateTimeField)]

@@ -18,10 +18,11 @@ from .columns import (
     RECORD,
     RECORD_INSTANTS,
     SELECTS,
+    SELECTS_OF_STATE,
     WITHOUT_PAYLOAD,
     select_record,
 )
-from .connection import ROWS_AT_ONCE, batches_of
+from .connection import ROWS_AT_ONCE, batches_of, slices_of
 from .contract import Statements
 
 # The rows of djqueue_job_claim.
@@ -36,6 +37,23 @@ class Common(Statements):
             return
         self.execute(f"DELETE FROM djqueue_job WHERE id IN ({holders(ids)})", [self.adapt(i) for i in ids])
 
+    def blocked_keys_sql(self) -> str:
+        first = f"SELECT limit_key FROM djqueue_job WHERE status = 'blocked' {self.walk_sql} AND limit_key"
+        return f"""
+            WITH RECURSIVE hop(value, place) AS (
+                SELECT ({first} > %s ORDER BY limit_key LIMIT 1), 1
+                UNION ALL
+                SELECT ({first} > hop.value ORDER BY limit_key LIMIT 1), place + 1
+                FROM hop WHERE hop.value IS NOT NULL AND place < %s
+            )
+            SELECT value FROM hop WHERE value IS NOT NULL
+        """
+
+    def block(self, ids: Sequence[UUID]) -> None:
+        for part in slices_of(ids, ROWS_AT_ONCE):
+            sql = f"UPDATE djqueue_job SET status = 'blocked' WHERE id IN ({holders(part)})"
+            self.execute(sql, [self.adapt(i) for i in part])
+
     def write_kv(self, kv: Mapping[str, str]) -> None:
         key = self.connection.ops.quote_name("key")
         conflict = self.upsert_sql(f"({key})", ["value", "updated_at", "expires_at"])
@@ -48,14 +66,15 @@ class Common(Statements):
 
     # Read
 
-    def get(self, job_id: UUID) -> JobRecord | None:
-        return self.get_many([job_id]).get(job_id)
+    def get(self, job_id: UUID, payload: bool = True) -> JobRecord | None:
+        return self.get_many([job_id], payload).get(job_id)
 
-    def get_many(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:
+    def get_many(self, ids: Sequence[UUID], payload: bool = True) -> dict[UUID, JobRecord]:
         """Each part of the statement is a look-up by primary key."""
+        selects = SELECTS if payload else SELECTS_OF_STATE
         where = f"WHERE id IN ({holders(ids)})"
-        sql = " UNION ALL ".join(f"{select} {where}" for select in SELECTS)
-        found = [self.record(row) for row in self.fetch(sql, [self.adapt(i) for i in ids] * len(SELECTS))]
+        sql = " UNION ALL ".join(f"{select} {where}" for select in selects)
+        found = [self.record(row) for row in self.fetch(sql, [self.adapt(i) for i in ids] * len(selects))]
         # The live row of a requeued job wins over one that an earlier life left in a history.
         return {record.id: record for record in reversed(found)}
 
@@ -120,7 +139,8 @@ class Common(Statements):
         """Build a ClaimedRow from a row of the CLAIMED columns."""
         values = dict(zip(CLAIMED, row, strict=True))
         for name in CLAIMED_INSTANTS:
-            values[name] = self.instant(values[name])
+            at = self.instant(values[name])
+            values[name] = at and at.timestamp()
         values["id"] = self.uuid(values["id"])
         values["cancel_requested"] = bool(values["cancel_requested"])
         return ClaimedRow(**values)

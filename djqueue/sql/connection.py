@@ -37,6 +37,10 @@ IDS_AT_ONCE = 10_000
 CHARACTERS_AT_ONCE = 2_000_000
 
 
+class LockTimeout(Exception):
+    """Another transaction has kept a lock for too long; the transaction must be rolled back."""
+
+
 def own_transaction(work: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
     """Run a method of a connection, or a function that takes one first, as `Connection.own_transaction` does."""
 
@@ -69,6 +73,10 @@ class Connection(ABC):
             cursor.execute(sql, params)
             rows: list[Any] = cursor.fetchall()
             return rows
+
+    def fetch_soon(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
+        """Run a statement in a transaction of djqueue's own, but raise LockTimeout if it waits for a lock for long."""
+        return self.fetch(sql, params)
 
     # Values
 

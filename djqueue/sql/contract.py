@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from djqueue.core.records import (
+    Admit,
+    AdmittedJob,
     CancelledJob,
     ClaimedRow,
     ClaimRequest,
@@ -15,10 +18,12 @@ from djqueue.core.records import (
     Inserted,
     JobRecord,
     NewJob,
+    Permits,
     Renew,
     Renewed,
     Requeue,
     Settled,
+    Settlement,
 )
 
 from .connection import Connection
@@ -54,6 +59,13 @@ class Statements(Connection):
     def renew(self, renewals: Sequence[Renew], *, wait: bool) -> list[Renewed | None]:
         """Extend leases. Without `wait`, None stands for a row that another transaction has locked."""
 
+    def ack(self, items: Sequence[Settlement]) -> bool:
+        """Acknowledge all of these jobs, or change nothing and return False: then `settle` says what became of each.
+
+        This is for databases that have something faster for what most jobs need. Not for a caller's transaction.
+        """
+        return False
+
     @abstractmethod
     def settle(
         self, decisions: Sequence[Decision], *, expired_at: datetime | None = None, wait: bool = True
@@ -66,8 +78,8 @@ class Statements(Connection):
         """
 
     @abstractmethod
-    def promote(self, limit: int) -> list[str]:
-        """Make due jobs pending, and return the queue of each."""
+    def promote(self, limit: int) -> list[str | None]:
+        """Make due jobs pending, or blocked if they have a limit key, and return the key of each."""
 
     @abstractmethod
     def put_back(self, queue: str, tasks: Sequence[str], limit: int, first: float, last: float, grace: float) -> int:
@@ -76,6 +88,33 @@ class Statements(Connection):
         Each is delayed for as long as its task has been unknown, from `first` to `last` seconds. Jobs whose task has
         been unknown for more than `grace` seconds stay pending.
         """
+
+    # Limits
+
+    walk_sql = ""  # conditions that keep a query on its walk along an index, and hold for every job
+
+    def given_keys_sql(self, count: int, more: str = "") -> str:
+        """Return rows of so many keys, each followed by more columns, as SQL with the parameters of `given_keys`."""
+        return f"VALUES {', '.join([f'(%s{more})'] * count)}"
+
+    def given_keys(self, keys: Sequence[str]) -> list[Any]:
+        return list(keys)
+
+    @abstractmethod
+    def blocked_keys_sql(self) -> str:
+        """Return a query for the keys of blocked jobs, in order, after one of them and at most so many."""
+
+    @abstractmethod
+    def admit(self, asked: Sequence[Admit]) -> tuple[list[AdmittedJob], dict[str, Permits]]:
+        """Make blocked jobs of locked keys pending; return them best first, and the permits that were in use before.
+
+        These are counted by this statement, or by one in the same transaction after the lock. Jobs of paused queues,
+        and rows that another transaction has locked, are left out.
+        """
+
+    @abstractmethod
+    def block(self, ids: Sequence[UUID]) -> None:
+        """Make locked jobs blocked again."""
 
     # Control
 
@@ -94,12 +133,12 @@ class Statements(Connection):
     # Read
 
     @abstractmethod
-    def get(self, job_id: UUID) -> JobRecord | None:
-        """Read a job from whatever table it is in."""
+    def get(self, job_id: UUID, payload: bool = True) -> JobRecord | None:
+        """Read a job from whatever table it is in; without `payload`, leave arguments, errors and result out."""
 
     @abstractmethod
-    def get_many(self, ids: Sequence[UUID]) -> dict[UUID, JobRecord]:
-        """Read jobs from whatever tables they are in, with one statement."""
+    def get_many(self, ids: Sequence[UUID], payload: bool = True) -> dict[UUID, JobRecord]:
+        """Read jobs from whatever tables they are in, with one statement; see `get`."""
 
     @abstractmethod
     def dead_jobs(self, queue: str, after: UUID | None, limit: int, payload: bool = True) -> list[JobRecord]:
@@ -132,6 +171,9 @@ class Statements(Connection):
 
     def wake(self, queue: str) -> None:
         """Notify other processes, at the commit, that jobs of the queue may be claimed; without NOTIFY, they poll."""
+
+    def wake_limits(self, keys: Iterable[str] = ("",)) -> None:
+        """Notify supervisors, at the commit, that jobs of these limit keys may be admitted; "" stands for any key."""
 
     def wake_scheduler(self) -> None:
         """Notify other processes, at the commit, that a job may be due earlier than they knew."""

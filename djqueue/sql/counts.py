@@ -18,9 +18,9 @@ def stats(database: Statements, queue: str) -> QueueStats:
         f"""
         SELECT {live.format("pending")}, {live.format("scheduled")}, {live.format("claimed")},
                (SELECT COALESCE(SUM(done), 0) FROM djqueue_throughput WHERE queue = %s),
-               (SELECT COUNT(*) FROM djqueue_deadjob WHERE queue = %s)
+               (SELECT COUNT(*) FROM djqueue_deadjob WHERE queue = %s), {live.format("blocked")}
         """,
-        [queue] * 5,
+        [queue] * 6,
     )
     return QueueStats(*map(int, row))
 
@@ -37,12 +37,13 @@ def names(database: Statements) -> list[str]:
 def live_names(database: Statements) -> set[str]:
     """Return the queues of live jobs without scanning them all.
 
-    Queues with pending jobs are found by index skips. Of scheduled and claimed jobs, only the first thousand are read.
+    Queues with pending jobs are found by index skips. Of the other jobs, only the first thousand are read.
     """
-    first = "SELECT queue FROM djqueue_job WHERE status = '{}' ORDER BY {} LIMIT 1000"
+    orders = {"scheduled": "run_at, id", "claimed": "id", "blocked": "limit_key, priority, enqueued_at, id"}
+    first = "SELECT queue FROM (SELECT queue FROM djqueue_job WHERE status = '{0}' ORDER BY {1} LIMIT 1000) {0}"
     found = set(database.queues_in("djqueue_job", "status = 'pending'"))
-    for status, order in {"scheduled": "run_at, id", "claimed": "id"}.items():
-        found.update(row[0] for row in database.fetch(first.format(status, order)))
+    sql = " UNION ALL ".join(first.format(status, order) for status, order in orders.items())
+    found.update(row[0] for row in database.fetch(sql))
     return found
 
 

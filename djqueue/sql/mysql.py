@@ -14,7 +14,7 @@ from djqueue.core.records import ClaimedRow, ClaimRequest
 
 from .columns import CLAIMED, MAX_WORKER_IDS
 from .common import PENDING, holders
-from .connection import IDS_AT_ONCE, INTERRUPT_WITHIN, own_transaction, slices_of
+from .connection import IDS_AT_ONCE, INTERRUPT_WITHIN, LockTimeout, own_transaction, slices_of
 from .portable import Portable
 from .rows import Held, newest
 
@@ -28,6 +28,8 @@ REFUSED = (1153, 1366)  # packet too large, incorrect string value
 class MySQL(Portable):
     skip_conflict_sql = ""  # INSERT IGNORE would also ignore other errors
     lock_sql = "FOR UPDATE"
+    skip_locked_sql = "FOR UPDATE SKIP LOCKED"
+    blocked_sql = "FORCE INDEX (djqueue_job_blocked)"
     length_sql = "CHAR_LENGTH"
     join_sql = "STRAIGHT_JOIN"
     # Where the ids are most of the table, MariaDB would scan it whole, and wait for rows that are not among them.
@@ -73,6 +75,14 @@ class MySQL(Portable):
         except OperationalError:
             return False
 
+    def fetch_soon(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
+        try:
+            return self.fetch(f"SET STATEMENT innodb_lock_wait_timeout = 1 FOR {sql}", params)
+        except OperationalError as error:
+            if error.args[0] == LOCK_WAIT_TIMEOUT:
+                raise LockTimeout from error
+            raise
+
     def session_id(self) -> int | None:
         driver: Any = self.connection.connection
         return int(driver.thread_id())
@@ -97,6 +107,9 @@ class MySQL(Portable):
             self.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         with super().begin():
             yield
+
+    def current_sql(self) -> str:
+        return "" if self.connection.isolation_level == "read committed" else "LOCK IN SHARE MODE"  # type: ignore[attr-defined]
 
     def on_conflict_sql(self, key: str) -> str:
         return "ON DUPLICATE KEY UPDATE"
@@ -142,6 +155,13 @@ class MySQL(Portable):
         return (
             f"SELECT {column} AS value FROM {table} FORCE INDEX (djqueue_job_claim) "
             f"WHERE status IN ('pending', '') GROUP BY status, {column}"
+        )
+
+    def blocked_keys_sql(self) -> str:
+        # A loose index scan: see distinct_sql.
+        return (
+            f"SELECT limit_key FROM djqueue_job {self.blocked_sql} WHERE status IN ('blocked', '') AND limit_key > %s "
+            "GROUP BY status, limit_key ORDER BY limit_key LIMIT %s"
         )
 
     @own_transaction
@@ -195,10 +215,10 @@ class MySQL(Portable):
             values["dedup_key"] = values["dedup_key"] if values["dedup_until"] == "done" else None
 
     @own_transaction
-    def promote(self, limit: int) -> list[str]:
+    def promote(self, limit: int) -> list[str | None]:
         due = self.fetch(
             """
-            SELECT id, queue FROM djqueue_job FORCE INDEX (djqueue_job_due)
+            SELECT id, limit_key FROM djqueue_job FORCE INDEX (djqueue_job_due)
             WHERE status = 'scheduled' AND run_at <= UTC_TIMESTAMP(6)
             ORDER BY run_at, id LIMIT %s FOR UPDATE SKIP LOCKED
             """,
@@ -206,6 +226,7 @@ class MySQL(Portable):
         )
         if due:
             ids = [row[0] for row in due]
-            sql = f"UPDATE djqueue_job {self.by_id_sql} SET status = 'pending' WHERE id IN ({holders(ids)})"
+            status = "CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'blocked' END"
+            sql = f"UPDATE djqueue_job {self.by_id_sql} SET status = {status} WHERE id IN ({holders(ids)})"
             self.execute(sql, ids)
         return [row[1] for row in due]

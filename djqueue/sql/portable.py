@@ -11,7 +11,20 @@ from uuid import UUID
 
 from django.db import IntegrityError
 
-from djqueue.core.records import CancelledJob, Decision, Inserted, JobRecord, NewJob, Renew, Renewed, Requeue, Settled
+from djqueue.core.records import (
+    Admit,
+    AdmittedJob,
+    CancelledJob,
+    Decision,
+    Inserted,
+    JobRecord,
+    NewJob,
+    Permits,
+    Renew,
+    Renewed,
+    Requeue,
+    Settled,
+)
 from djqueue.exceptions import DuplicateJob
 from djqueue.models import Job, Throughput
 from djqueue.states import WAITING_AGAIN, CancelOutcome, Outcome, Status
@@ -19,6 +32,7 @@ from djqueue.states import WAITING_AGAIN, CancelOutcome, Outcome, Status
 from .columns import GIVEN, MAX_ERRORS, NOT_IN_JOB, RECORD, RETURNED_BY_INSERT, REVIVED
 from .common import PENDING, holders
 from .connection import CONFLICT_TRIES, IDS_AT_ONCE, ROWS_AT_ONCE, batches_of, own_transaction, slices_of
+from .limits import ADMITTED, UNPAUSED
 from .rows import Held, Rows, characters
 from .throughput import Counts
 
@@ -114,7 +128,7 @@ class Portable(Rows):
             run_at = self.later_sql(job.delay) if job.run_at is None else "%s"
             rows.append(
                 f"({holders(GIVEN)}, {now if clock is None else '%s'}, {run_at}, "
-                f"CASE WHEN {run_at} <= {now} THEN 'pending' ELSE 'scheduled' END)"
+                f"CASE WHEN {run_at} > {now} THEN 'scheduled' ELSE '{'blocked' if job.limit_key else 'pending'}' END)"
             )
             params += [self.adapt(getattr(job, name)) for name in GIVEN]
             if clock is not None:
@@ -127,6 +141,37 @@ class Portable(Rows):
             f"INSERT INTO djqueue_job ({', '.join(GIVEN)}, enqueued_at, run_at, status) "
             f"VALUES {', '.join(rows)} {conflict} RETURNING {RETURNED_BY_INSERT}"
         ), params
+
+    # Limits
+
+    def admit(self, asked: Sequence[Admit]) -> tuple[list[AdmittedJob], dict[str, Permits]]:
+        found: list[AdmittedJob] = []
+        counts: dict[str, Permits] = {}
+        for ask in asked:
+            count = (
+                "SELECT COUNT(*), COALESCE(SUM(CASE WHEN status = 'pending' THEN 1 ELSE 0 END), 0) "
+                f"FROM djqueue_job {self.blocked_sql} WHERE limit_key = %s AND {ADMITTED} {self.current_sql()}"
+            )
+            counts[ask.key] = permits = Permits(*map(int, self.fetch(count, [ask.key])[0]))
+            most = ask.most
+            if ask.concurrency is not None:
+                most = min(most, ask.concurrency - permits.admitted)
+            if ask.burst is not None:
+                most = min(most, ask.burst - permits.pending)
+            rows = self.fetch(
+                f"SELECT id, task, priority, enqueued_at FROM djqueue_job j {self.blocked_sql} "
+                f"WHERE status = 'blocked' AND limit_key = %s AND {UNPAUSED} "
+                f"ORDER BY priority, enqueued_at, id LIMIT %s {self.skip_locked_sql}",
+                [ask.key, max(most, 0)],
+            )
+            found += [
+                AdmittedJob(ask.key, self.uuid(job), task, priority, self.instant(at))
+                for job, task, priority, at in rows
+            ]
+        for part in slices_of([job.id for job in found], IDS_AT_ONCE):
+            sql = f"UPDATE djqueue_job {self.by_id_sql} SET status = 'pending' WHERE id IN ({holders(part)})"
+            self.execute(sql, [self.adapt(i) for i in part])
+        return found, counts
 
     # Settle
 
@@ -236,7 +281,8 @@ class Portable(Rows):
                 f"INSERT INTO djqueue_job ({', '.join(REVIVED)}, args, kwargs, errors, run_at, status) {values} "
                 f"SELECT {', '.join(f'd.{name}' for name in REVIVED)}, COALESCE(v.args, d.args), "
                 f"COALESCE(v.kwargs, d.kwargs), {marked}, {run_at}, "
-                f"CASE WHEN {run_at} <= {now} THEN 'pending' ELSE 'scheduled' END "
+                f"CASE WHEN {run_at} > {now} THEN 'scheduled' "
+                "WHEN d.limit_key IS NULL THEN 'pending' ELSE 'blocked' END "
                 f"FROM v {self.join_sql} djqueue_deadjob d ON d.id = v.id "
                 f"RETURNING {', '.join(NOT_IN_JOB.get(name, name) for name in RECORD)}",
                 params,
@@ -262,7 +308,8 @@ class Portable(Rows):
             self.execute(
                 f"UPDATE djqueue_job {self.by_id_sql} SET "
                 "priority = COALESCE(%s, priority), run_at = COALESCE(%s, run_at), "
-                f"status = CASE WHEN COALESCE(%s, run_at) <= {self.now_sql()} THEN 'pending' ELSE 'scheduled' END "
+                f"status = CASE WHEN COALESCE(%s, run_at) > {self.now_sql()} THEN 'scheduled' "
+                "WHEN limit_key IS NULL OR status = 'pending' THEN 'pending' ELSE 'blocked' END "
                 f"WHERE id IN ({holders(part)})",
                 [priority, self.adapt(run_at), self.adapt(run_at), *part],
             )
@@ -327,7 +374,7 @@ def _waiting_again(row: Held, item: Decision, now: datetime) -> dict[str, Any]:
     unknown_since = (row.unknown_since or now) if item.unknown else None if item.known else row.unknown_since
     return {
         "id": row.id,
-        "status": (Status.SCHEDULED if item.delay else Status.PENDING).value,
+        "status": (Status.SCHEDULED if item.delay else Status.BLOCKED if row.limit_key else Status.PENDING).value,
         "run_at": row.run_at if item.delay is None else now + timedelta(seconds=item.delay),
         "attempts": attempts,
         "started_at": None if never_started else row.started_at,

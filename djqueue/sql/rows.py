@@ -40,6 +40,7 @@ class Held:
     started_at: datetime | None
     lease_expires_at: datetime | None
     unknown_since: datetime | None
+    limit_key: str | None
 
 
 HELD = list(types_of(Held))
@@ -50,6 +51,8 @@ class Rows(Common):
     """The statements that the transitions of `Portable` are made of."""
 
     lock_sql = ""  # makes a SELECT read and lock what is committed now
+    skip_locked_sql = ""  # the same, without rows that another transaction has locked
+    blocked_sql = ""  # a hint to find blocked jobs by their limit key
     length_sql = "length"  # in characters
     join_sql = "CROSS JOIN"  # one that keeps the order of the tables: values first, then rows by their ids
     by_id_sql = ""  # a hint to find these rows by their primary key
@@ -62,6 +65,10 @@ class Rows(Common):
     @abstractmethod
     def concat_sql(self, *texts: str) -> str:
         """Return the concatenation of texts, as SQL."""
+
+    def current_sql(self) -> str:
+        """Return what makes a SELECT read what is committed now, where the snapshot of the transaction may be older."""
+        return ""
 
     def lease_value(self, row: Held, seconds: float | None, now: datetime) -> Any:
         return row.lease_expires_at if seconds is None else now + timedelta(seconds=seconds)

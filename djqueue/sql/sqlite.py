@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import OperationalError, transaction
 
+from djqueue.core.durations import instant
 from djqueue.core.records import ClaimedRow, ClaimRequest
 
 from .columns import CLAIMED, MAX_WORKER_IDS
@@ -88,10 +89,10 @@ class SQLite(Portable):
         for place, (row, own_lease) in enumerate(claimed):
             seconds = request.lease_of(row.task, row.queue, own_lease)
             if seconds != lease:
-                row = row._replace(lease_expires_at=row.claimed_at + timedelta(seconds=seconds))
+                row = row._replace(lease_expires_at=row.claimed_at + seconds)
             found.append(row)
             if seconds != lease or place >= request.begin:
-                differing.append((row.id, place < request.begin, row.lease_expires_at))
+                differing.append((row.id, place < request.begin, instant(row.lease_expires_at)))
         columns = ["id", "started", "lease_expires_at"]
         self.upsert(columns, differing, {name: self.new_sql(name) for name in columns[1:]})
         return found
@@ -120,12 +121,12 @@ class SQLite(Portable):
         branches = [value for queue, n in request.wants.items() for value in (queue, queue, n)]
         return sql, [*holder, *branches, request.limit]
 
-    def promote(self, limit: int) -> list[str]:
+    def promote(self, limit: int) -> list[str | None]:
         now = self.now_sql()
         sql = f"""
-            UPDATE djqueue_job SET status = 'pending'
+            UPDATE djqueue_job SET status = CASE WHEN limit_key IS NULL THEN 'pending' ELSE 'blocked' END
             WHERE id IN (SELECT id FROM djqueue_job WHERE status = 'scheduled' AND run_at <= {now}
                          ORDER BY run_at, id LIMIT %s)
-            RETURNING queue
+            RETURNING limit_key
         """
         return [row[0] for row in self.own(lambda: self.fetch(sql, [limit]))]

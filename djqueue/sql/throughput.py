@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from djqueue.core.records import Settlement
 from djqueue.models import Throughput
 from djqueue.states import Outcome
 
@@ -19,6 +21,18 @@ COUNTED: dict[str, tuple[Outcome, ...]] = {
     "dead": (Outcome.DEAD,),
     "cancelled": (Outcome.CANCELLED,),
 }
+
+
+def count_done(items: Iterable[Settlement]) -> list[list[Any]]:
+    """Return the counts of acknowledged jobs: columns of queue, task, buckets, number of jobs and sums of times."""
+    cells: dict[tuple[str, str, int, int], list[float]] = {}
+    for item in items:
+        key = (item.queue, item.task, bisect_right(BUCKETS, item.wait), bisect_right(BUCKETS, item.run))
+        cell = cells.setdefault(key, [0, 0.0, 0.0])
+        cell[0] += 1
+        cell[1] += item.wait
+        cell[2] += item.run
+    return [list(column) for column in zip(*((*key, *cell) for key, cell in cells.items()), strict=True)]
 
 
 class Counts:

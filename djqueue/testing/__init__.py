@@ -1,4 +1,4 @@
-"""The test kit: run jobs inside a test, let time pass, and check what was enqueued. docs/testing.md explains it."""
+"""The test kit: run jobs inside a test, let time pass, check what was enqueued. See docs/guides/testing.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let time pass for the queue: jobs, retries, schedules, leases and KV entries.
+"""Let time pass for the queue: jobs, retries, schedules, leases, limit keys and KV entries.
 
 The clocks of Python and of the database stay as they are. Instead, the stored times are moved into the past, step by
 step from one event to the next, so that each job runs in the state of its moment.
@@ -10,6 +10,7 @@ for it. How far it is ahead is written to a KV entry, which is rolled back toget
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from math import ceil
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from djqueue.core.async_twins import twin
 from djqueue.core.durations import Duration, seconds
 from djqueue.core.records import JobRecord
 from djqueue.exceptions import DjqueueError
+from djqueue.lifecycle.admit import admit_keys, blocked_pages
 from djqueue.lifecycle.promote import due_in
 from djqueue.schedules.fire import fire_ahead
 from djqueue.sql import Statements, statements
@@ -94,7 +96,7 @@ class _Clock:
             self._save(ahead)
 
     def until_next_event(self) -> timedelta | None:
-        """Return the time until a job or a schedule is due or a lease expires; None if there is no such event."""
+        """Return the time until a job or schedule is due, a lease expires or a key admits more; None for never."""
         from djqueue.models import Job
 
         claimed = Job.objects.using(self.database.alias).filter(status=Status.CLAIMED.value)
@@ -104,15 +106,18 @@ class _Clock:
         waits += [row.next_at - now for row, _ in self._ahead() if row.next_at is not None]
         if (due := due_in()) is not None:
             waits.append(timedelta(seconds=due))
+        for keys in blocked_pages():
+            # Rounded up: a moment too early, nothing is admitted.
+            waits += [ceil(wait * 1e6) * MICROSECOND for wait in admit_keys(keys).waits.values()]
         return max(min(waits), NONE) if waits else None
 
     def pass_by(self, time: timedelta) -> None:
         """Move all times into the past, and the calendars of schedules ahead."""
-        from djqueue.models import KV, DeadJob, DoneJob, Job, Schedule
+        from djqueue.models import KV, DeadJob, DoneJob, Job, LimitKey, Schedule
 
         if time:
             ahead = self._ahead()
-            for model in (Job, DoneJob, DeadJob, KV, Schedule):
+            for model in (Job, DoneJob, DeadJob, KV, Schedule, LimitKey):
                 rows: Any = model._base_manager.using(self.database.alias)
                 rows.update(**{name: F(name) - time for name in _instants(model)})
             for row, _ in ahead:

@@ -153,8 +153,9 @@ class Listener:
     def _serve(self) -> bool:
         """Serve callers until there have been none for a while; return False if a better source should be tried."""
         source = open_source(self.alias, self.interrupt_read)
-        self.kind = source.kind
         try:
+            source.listen_to(self._channels())
+            self.kind = source.kind
             # Commits made before the source was open sent no wake-up.
             self._react(source, ANYTHING)
             idle_since = time.monotonic()
@@ -165,6 +166,9 @@ class Listener:
                     return True
                 if time.monotonic() >= source.reopen_at:
                     return False
+                # A caller that has come meanwhile may need another channel, and may have missed something there.
+                if missed := source.listen_to(self._channels()):
+                    self._react(source, missed)
                 wakeups = source.wait(LINGER if not self._is_needed() else 60.0)
                 self._drain_interrupts()
                 self._react(source, wakeups)
@@ -217,6 +221,12 @@ class Listener:
             waiter.fail(error)
         for watcher in watchers:
             watcher.wake()
+
+    def _channels(self) -> set[str]:
+        """Return the channels that callers wait for."""
+        with self.lock:
+            channels = {channel for channel, _ in self.watchers}
+            return channels | {ENDED} if self.waiters else channels
 
     def _is_needed(self) -> bool:
         with self.lock:

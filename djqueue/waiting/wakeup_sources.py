@@ -22,12 +22,12 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
-from djqueue.core.channels import CHECK, ENDED, PENDING, SCHEDULED
+from djqueue.core.channels import BLOCKED, CHECK, ENDED, PENDING, SCHEDULED
 from djqueue.core.log import logger
 
 Wakeup = tuple[str, str | None]  # channel and queue; None stands for any
 
-ANYTHING: list[Wakeup] = [(PENDING, None), (SCHEDULED, None), (ENDED, None)]
+ANYTHING: list[Wakeup] = [(PENDING, None), (SCHEDULED, None), (ENDED, None), (BLOCKED, None)]
 
 # LISTEN needs no polling; this is the interval of a check for lost connections and lost notifications.
 SAFETY_POLL = 10.0
@@ -49,6 +49,10 @@ class Source(ABC):
     def __init__(self, alias: str, interrupt: int) -> None:
         self.connection = private_connection(alias)
         self.interrupt = interrupt
+
+    def listen_to(self, channels: Iterable[str]) -> list[Wakeup]:
+        """Wait for these channels too. Return those that were not waited for before: what was missed is not known."""
+        return []
 
     @abstractmethod
     def wait(self, timeout: float) -> Iterable[Wakeup]:
@@ -107,27 +111,39 @@ class DataVersion(Source):
 
 
 class Listen(Source):
-    """Wait for PostgreSQL's notifications. The connection is private, because LISTEN belongs to a session."""
+    """Wait for PostgreSQL's notifications. The connection is private, because LISTEN belongs to a session.
+
+    It listens to the channels alone that a caller needs: every settlement and every enqueue sends a notification, and
+    would wake up all processes.
+    """
 
     kind = "notify"
 
     def __init__(self, alias: str, interrupt: int) -> None:
         super().__init__(alias, interrupt)
         self.received: list[Wakeup] = []
+        self.channels: set[str] = set()
         try:
-            self._listen()
+            self._connect()
         except BaseException:
             self.close()
             raise
 
-    def _listen(self) -> None:
+    def _connect(self) -> None:
         self.connection.ensure_connection()
         self.driver: Any = self.connection.connection
         self.driver.add_notify_handler(self._receive)
-        with answered_in_time(self.connection), self.connection.cursor() as cursor:
-            for channel in (PENDING, SCHEDULED, ENDED, CHECK):
-                cursor.execute(f"LISTEN {channel}")
+        self.listen_to([CHECK])
         self.next_check = time.monotonic() + SAFETY_POLL
+
+    def listen_to(self, channels: Iterable[str]) -> list[Wakeup]:
+        new = set(channels) - self.channels
+        if new:
+            with answered_in_time(self.connection), self.connection.cursor() as cursor:
+                for channel in sorted(new):
+                    cursor.execute(f"LISTEN {channel}")
+            self.channels |= new
+        return [(channel, None) for channel in new]
 
     def works(self, alias: str) -> bool:
         """Return whether a notification of another session arrives; behind a transaction-mode pooler it does not."""
@@ -170,9 +186,13 @@ class Listen(Source):
         self.received.append((notify.channel, notify.payload or None))
 
 
+# epoll, the default, takes four more system calls to wait once.
+QuickSelector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+
+
 def readable(files: Iterable[Any], timeout: float) -> list[Any]:
     """Return the files that can be read. select() would not work for descriptors above 1023."""
-    with selectors.DefaultSelector() as selector:
+    with QuickSelector() as selector:
         for file in files:
             selector.register(file, selectors.EVENT_READ)
         return [key.fileobj for key, _ in selector.select(max(0.0, timeout))]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import mmap
 import struct
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -26,8 +25,6 @@ FREE, HELD, RUNNING, ENDED = 0, 1, 2, 3
 _JOB = struct.Struct("<16s16sdd")  # id, token, lease in seconds, deadline
 _SIZE = 64
 _STATE = _JOB.size  # its offset in the entry
-_DEADLINE = struct.Struct("<d")
-_DEADLINE_AT = _JOB.size - _DEADLINE.size
 
 # The outcome of an entry: verdict, flags, delay, wait, run, then the lengths of the texts that follow.
 _OUTCOME = struct.Struct("<BBdddHHH")
@@ -67,7 +64,8 @@ class HeldJobs:
         processes = len(self.memory) // _PROCESS_SIZE
         self.outcomes_at = CAPACITY * (processes * _SIZE + number * _OUTCOME_SIZE)
         self.claim_at = processes * CAPACITY * (_SIZE + _OUTCOME_SIZE) + number * _CLAIM_SIZE
-        self.free = deque(range(CAPACITY))
+        # The last one that was freed comes first: few places are used again and again, and their memory is at hand.
+        self.free = list(reversed(range(CAPACITY)))
 
     def start_claim(self, token: UUID) -> None:
         """Note a claim that is sent to the database now."""
@@ -87,7 +85,7 @@ class HeldJobs:
     def add(self, claim: Claim, lease: float) -> int:
         """Add a job that has not started, and return its place."""
         try:
-            place = self.free.popleft()
+            place = self.free.pop()
         except IndexError:
             raise DjqueueError(f"a worker process can hold at most {CAPACITY} jobs") from None
         at = self.start_at + place * _SIZE
@@ -103,24 +101,24 @@ class HeldJobs:
         self.memory[at + _STATE] = RUNNING
 
     def end(self, place: int, settlement: Settlement) -> None:
-        """Note that an attempt has ended: it no longer has a deadline, and its outcome is not yet in the database."""
+        """Note that an attempt has ended, and that its outcome is not yet in the database."""
         _pack(self.memory, self.outcomes_at + place * _OUTCOME_SIZE, settlement)
-        at = self.start_at + place * _SIZE
-        _DEADLINE.pack_into(self.memory, at + _DEADLINE_AT, 0.0)
-        self.memory[at + _STATE] = ENDED
+        self.memory[self.start_at + place * _SIZE + _STATE] = ENDED
 
     def remove(self, place: int) -> None:
         self.memory[self.start_at + place * _SIZE + _STATE] = FREE
         self.free.append(place)
 
-    def read(self) -> Iterator[Entry]:
-        """Return the jobs that the process holds now."""
-        page = self.memory[self.start_at : self.start_at + CAPACITY * _SIZE]
-        for at in range(0, len(page), _SIZE):
-            state = page[at + _STATE]
-            if state != FREE:
-                job, token, lease, deadline = _JOB.unpack_from(page, at)
-                yield Entry((UUID(bytes=job), UUID(bytes=token)), lease, state, deadline, at // _SIZE)
+    def read(self, *, running: bool = False) -> Iterator[Entry]:
+        """Return the jobs that the process holds now; if `running`, those alone that run."""
+        states = self.memory[self.start_at + _STATE : self.start_at + CAPACITY * _SIZE : _SIZE]
+        if states.count(FREE) == CAPACITY:
+            return
+        for place, state in enumerate(states):
+            if state == RUNNING if running else state != FREE:
+                job, token, lease, deadline = _JOB.unpack_from(self.memory, self.start_at + place * _SIZE)
+                deadline = deadline if state == RUNNING else 0.0  # it counts only while the job is running
+                yield Entry((UUID(bytes=job), UUID(bytes=token)), lease, state, deadline, place)
 
     def outcome(self, entry: Entry) -> tuple[Settlement, bool]:
         """Return the outcome of an attempt that has ended, and whether its result was too large to be kept here."""
@@ -130,7 +128,7 @@ class HeldJobs:
         """Make room for another process."""
         self.memory[self.start_at : self.start_at + CAPACITY * _SIZE] = bytes(CAPACITY * _SIZE)
         self.memory[self.claim_at] = 0
-        self.free = deque(range(CAPACITY))
+        self.free = list(reversed(range(CAPACITY)))
 
 
 def new_memory(processes: int) -> mmap.mmap:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from djqueue.core import registry
+from djqueue.lifecycle.admit import admit
 from djqueue.lifecycle.claim import claim
 from djqueue.lifecycle.promote import promote
 from djqueue.sql import statements
@@ -29,6 +30,7 @@ def attempts(options: Options) -> Iterator[inline.Attempt]:
     registry.discover()
     while True:
         promote()
+        admit()
         queues = options.queues or statements().claimable_queues()
         with inline.as_committed():
             claimed = claim({queue: 1 for queue in queues if options.consumes(queue)}, limit=1)

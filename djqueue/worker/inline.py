@@ -6,7 +6,6 @@ Used by EAGER, by `djqueue.testing`, and by a burst inside a transaction. The jo
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from djqueue.sql import statements
 from djqueue.states import Outcome
 
 from .process import executor
-from .process.in_hand import Holding
+from .process.in_hand import UNKNOWN, Holding
 
 # What ends a job and not the process, although it is no Exception.
 ENDS_A_JOB = (Exception, TaskTimeout, SystemExit, GeneratorExit, asyncio.CancelledError)
@@ -87,7 +86,7 @@ def _claim_known(job_id: UUID) -> ClaimedJob | None:
 
 def run(job: ClaimedJob) -> Attempt:
     """Run and settle a claimed job; never raise what the task raises, except what ends the process."""
-    start, holding = time.monotonic(), Holding(job)
+    start, holding = time.monotonic(), Holding(job, executor.kind_of(job))
     with as_committed():
         try:
             settlement = _run_task(holding)
@@ -107,12 +106,11 @@ def run(job: ClaimedJob) -> Attempt:
 
 
 def _run_task(holding: Holding) -> Settlement:
-    task = registry.find(holding.job.task) or unknown_tasks.imported(holding.job)
-    if task is None:
+    if holding.kind is UNKNOWN:
         return unknown_tasks.settlement(holding.job)
     open_now = [connection for connection in _open_connections() if connection.in_atomic_block]
     savepoints = [(connection, connection.savepoint(), len(connection.run_on_commit)) for connection in open_now]
-    settlement = _call(task, holding)
+    settlement = _call(holding)
     for connection, savepoint, callbacks in savepoints:
         if holding.error is not None and _is_aborted(connection):
             _roll_back(connection, str(savepoint), callbacks)
@@ -135,10 +133,10 @@ def _roll_back(connection: BaseDatabaseWrapper, savepoint: str, callbacks: int) 
     del connection.run_on_commit[callbacks:]
 
 
-def _call(task: registry.RegisteredTask, holding: Holding) -> Settlement:
-    if inspect.iscoroutinefunction(task.func):
-        return async_to_sync(executor.acall)(task.func, holding, executor.timeout_of(holding.job))
-    return executor.call(task.func, holding, lambda work: work())
+def _call(holding: Holding) -> Settlement:
+    if holding.coroutine:
+        return async_to_sync(executor.acall)(holding, executor.timeout_of(holding))
+    return executor.call(holding)
 
 
 def _is_aborted(connection: BaseDatabaseWrapper) -> bool:

@@ -24,11 +24,12 @@ class Turns:
         """Note a good turn, and that the next one starts within so many seconds."""
         self.good_until = time.monotonic() + rest
 
-    def wait(self, event: threading.Event, seconds: float) -> None:
-        """Rest after a good turn until an event, or for so many seconds."""
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Rest after a good turn until an event, or for so many seconds; return whether it was the event."""
         self.good(seconds)
-        event.wait(seconds)
+        woken = event.wait(seconds)
         self.good()
+        return woken
 
     @property
     def age(self) -> float:

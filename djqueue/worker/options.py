@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a worker works; docs/worker.md describes each option."""
+    """How a worker works; docs/guides/worker.md describes each option."""
 
     queues: Mapping[str, int | None] = field(default_factory=dict)  # with their concurrency; empty for all
     exclude: Sequence[str] = ()

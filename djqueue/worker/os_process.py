@@ -9,8 +9,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
 
@@ -26,20 +28,52 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
             os._exit(1)
 
 
+def is_current_directory(path: str) -> bool:
+    """Return whether the process is in this directory.
+
+    os.getcwd() releases the GIL. It is asked after every job, and another thread would take over each time: the change
+    of threads takes longer than a short job.
+    """
+    if _getcwd is None:
+        with suppress(OSError):  # the directory has been removed
+            return os.getcwd() == path
+        return False
+    return _getcwd(_buffer, 4096) is not None and _buffer.value == _encoded(path)
+
+
+_encoded = cache(os.fsencode)
+_buffer = ctypes.create_string_buffer(4096)
+_getcwd: Any = getattr(ctypes.PyDLL(None), "getcwd", None) if os.name == "posix" else None
+if _getcwd is not None:
+    _getcwd.argtypes, _getcwd.restype = [ctypes.c_char_p, ctypes.c_size_t], ctypes.c_void_p
+
+
+_forks = [0]  # how many forks led to this process
+
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+    os.register_at_fork(after_in_child=_count_fork)
+
+
 class end_if_forked:  # noqa: N801 - used as `with end_if_forked():`
     """Exit at the end of the block in a process that was forked inside it, instead of returning to the worker's code.
 
     Such a process has one of the worker's threads, a copy of the jobs that wait for it, and its parent's connections.
     Every job runs in such a block, so this is a class: a generator-based context manager costs several times as much.
+    Forks are counted by a hook of Python: to compare the ids of the processes takes two system calls for each job.
     """
 
-    __slots__ = ("process",)
+    __slots__ = ("forks",)
 
     def __enter__(self) -> None:
-        self.process = os.getpid()
+        self.forks = _forks[0]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if os.getpid() == self.process:
+        if _forks[0] == self.forks:
             return
         code = 0
         if isinstance(error, SystemExit):

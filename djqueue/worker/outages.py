@@ -203,17 +203,21 @@ class Outages:
 
 
 def _end(watch: Watch, since: float) -> None:
-    """Ask the server to cancel a statement; if it keeps running, close the connection."""
+    """Ask the server to cancel a statement; if it keeps running, close the connection.
+
+    The statement may be one of those that are sent while a connection is being made, which `watch` has not seen.
+    """
     with suppress(Exception):
         statements_on(watch.connection).interrupt(watch.session_id)
-    deadline = time.monotonic() + HANG_UP_AFTER
-    while time.monotonic() < deadline:
-        if watch.since != since:
+    driver, deadline = watch.connection.connection, time.monotonic() + HANG_UP_AFTER
+    while watch.since == since:
+        if watch.connection.connection is not driver:
+            driver, deadline = watch.connection.connection, time.monotonic() + HANG_UP_AFTER
+        elif driver is not None and time.monotonic() > deadline:
+            with suppress(Exception):
+                shut_down(watch.socket if driver is watch.driver else socket_of(watch.connection))
             return
         time.sleep(0.05)
-    if watch.driver is watch.connection.connection:  # else it was closed meanwhile
-        with suppress(OSError):
-            shut_down(watch.socket)
 
 
 def is_outage(error: Exception) -> bool:

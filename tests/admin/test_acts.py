@@ -18,10 +18,19 @@ from djqueue import kv
 from djqueue.admin.actions import ActingAdmin
 from djqueue.admin.kv import digest as kv_digest
 from djqueue.admin.schedule_form import digest
-from djqueue.models import KV, DeadJob, DoneJob, Job, QueueState, Schedule, Worker
+from djqueue.models import KV, DeadJob, DoneJob, Job, LimitKey, QueueState, Schedule, Worker
 from tests.admin.tools import SCHEDULE, Cells, Person, words
 from tests.app.tasks import add
-from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, KVFactory, ScheduleFactory, WorkerFactory
+from tests.factories import (
+    DeadJobFactory,
+    DoneJobFactory,
+    JobFactory,
+    KVFactory,
+    LimitKeyFactory,
+    ScheduleFactory,
+    WorkerFactory,
+    ago,
+)
 from tests.test_signals import heard  # noqa: F401 - a fixture
 from tests.tools import claim_one, in_thread, places, rows
 
@@ -43,6 +52,12 @@ def action(model, name, **more):
 def switch(name):
     return lambda person, row: person.client.post(
         person.url("queuestate"), {"act": name, "queue": "mail", "confirmed": "yes"}, follow=True
+    )
+
+
+def on_page(model, **data):
+    return lambda person, row: person.client.post(
+        person.url(model, f"{row.pk}/change/"), {"confirmed": "yes", **data}, follow=True
     )
 
 
@@ -255,6 +270,42 @@ ACTS = {
         lambda row: rows(Worker).get(pk=row.pk).request == "drain",
         (CHANGE, "Asked to drain."),
     ),
+    "hold a limit": Case(
+        "limitkey",
+        "hold_limitkey",
+        "view_limitkey",
+        LimitKeyFactory,
+        action("limitkey", "hold", hold="60"),
+        lambda row: djqueue.limits.get(row.key).held_until is not None,
+        (CHANGE, "Held for 1 min."),
+    ),
+    "release a limit": Case(
+        "limitkey",
+        "hold_limitkey",
+        "view_limitkey",
+        lambda: LimitKeyFactory(held_until=ago(-60)),
+        on_page("limitkey", act="release"),
+        lambda row: djqueue.limits.get(row.key).held_until is None,
+        (CHANGE, "Released."),
+    ),
+    "set a limit": Case(
+        "limitkey",
+        "change_limitkey",
+        "view_limitkey",
+        LimitKeyFactory,
+        on_page("limitkey", act="set", concurrency="3"),
+        lambda row: djqueue.limits.get(row.key).concurrency == 3,
+        (CHANGE, "Set to 3 at once."),
+    ),
+    "clear a limit": Case(
+        "limitkey",
+        "change_limitkey",
+        "view_limitkey",
+        lambda: LimitKeyFactory(concurrency=3),
+        action("limitkey", "clear"),
+        lambda row: djqueue.limits.get(row.key).concurrency is None,
+        (CHANGE, "Cleared."),
+    ),
 }
 
 
@@ -295,7 +346,7 @@ def test_staff_without_the_permission_cannot_act(people, name):
         )
         assert not case.done(row)
         assert person.log() == []
-        for model in (Job, DeadJob, DoneJob, KV, QueueState, Schedule, Worker):
+        for model in (Job, DeadJob, DoneJob, KV, LimitKey, QueueState, Schedule, Worker):
             rows(model).all().delete()
 
 

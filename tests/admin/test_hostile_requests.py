@@ -13,6 +13,7 @@ from tests.factories import (
     DoneJobFactory,
     JobFactory,
     KVFactory,
+    LimitKeyFactory,
     QueueStateFactory,
     ScheduleFactory,
     WorkerFactory,
@@ -38,6 +39,7 @@ FACTORIES = [
     ScheduleFactory,
     WorkerFactory,
     QueueStateFactory,
+    LimitKeyFactory,
 ]
 
 
@@ -69,6 +71,8 @@ def test_any_query_string_causes_no_server_error(boss, model):
         "error",
         "errors",
         "late",
+        "state",
+        "limit_key__exact",
         "_changelist_filters",
     ):
         for part in PARTS:
@@ -95,6 +99,8 @@ def test_any_queue_name_causes_no_server_error(boss):
 def test_any_form_value_causes_no_server_error(boss, value):
     for name in SCHEDULE:
         post(boss, boss.url("schedule", "add/"), {"name": "new", **SCHEDULE, name: value})
+    for act, name in (("hold", "hold"), ("set", "concurrency"), ("set", "rate"), ("set", "burst"), (value, "hold")):
+        post(boss, boss.url("limitkey", "new/change/"), {"act": act, "confirmed": "yes", name: value})
     for name in ("key", "content", "seen"):
         post(boss, boss.url("kv", "add/"), {"key": "new", "content": "1", name: value})
 

@@ -11,6 +11,7 @@ from tests.factories import (
     DoneJobFactory,
     JobFactory,
     KVFactory,
+    LimitKeyFactory,
     QueueStateFactory,
     ScheduleFactory,
     ThroughputFactory,
@@ -20,7 +21,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.databases("postgresql", "sqlite", "mysql")
 
-MODELS = ["job", "deadjob", "donejob", "queuestate", "worker", "schedule", "kv"]
+MODELS = ["job", "deadjob", "donejob", "queuestate", "limitkey", "worker", "schedule", "kv"]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -34,6 +35,7 @@ def test_every_list_shows_its_rows(boss):
     DeadJobFactory(last_error="no money left")
     DoneJobFactory(claimed_at=ago(3), completed_at=ago(1))
     QueueStateFactory(queue="held", paused=True, paused_at=ago(60))
+    LimitKeyFactory(key="api:stripe", rate=10.0, burst=5, held_until=ago(-60))
     WorkerFactory(identity="w-1", heartbeat_at=ago(300))
     ScheduleFactory(name="nightly", cron="0 3 * * *")
     KVFactory(key="colour", value="blue")
@@ -46,6 +48,8 @@ def test_every_list_shows_its_rows(boss):
     assert "2.0 s" in found["donejob"]
     assert "held" in found["queuestate"]
     assert "paused" in found["queuestate"]
+    assert "api:stripe ❚❚ held released in" in found["limitkey"]
+    assert "10/s (burst 5) set here" in found["limitkey"]
     assert "! lost" in found["worker"]
     assert "0 3 * * *" in found["schedule"]
     assert "blue" in found["kv"]
@@ -178,10 +182,11 @@ def test_link_of_an_error_group_finds_its_jobs(boss, error):
 def test_queue_list_shows_counts_with_links(boss):
     JobFactory(queue="mail & more")
     JobFactory(queue="mail & more", scheduled=True)
+    JobFactory(queue="mail & more", status="blocked", limit_key="tenant:1")
     DeadJobFactory(queue="mail & more")
     [row] = boss.get("queuestate").context["queues"]
-    assert [count for count, _ in row["counts"]] == [1, 1, 0, 0, 1]
-    for (_, url), expected in zip(row["counts"], [1, 1, 0, None, 1], strict=True):
+    assert [count for count, _ in row["counts"]] == [1, 1, 1, 0, 0, 1]
+    for (_, url), expected in zip(row["counts"], [1, 1, 1, 0, None, 1], strict=True):
         if expected is not None:
             assert boss.client.get(url).context["cl"].result_count == expected
 

@@ -18,6 +18,7 @@ from tests.factories import (
     DoneJobFactory,
     JobFactory,
     KVFactory,
+    LimitKeyFactory,
     QueueStateFactory,
     ScheduleFactory,
     ThroughputFactory,
@@ -35,6 +36,7 @@ PAGES = {
     "worker": WorkerFactory,
     "schedule": ScheduleFactory,
     "kv": KVFactory,
+    "limitkey": LimitKeyFactory,
 }
 
 
@@ -167,7 +169,7 @@ def test_job_pages_refuse_post(boss):
     assert boss.client.post(boss.url("job", f"{job.pk}/change/"), {"queue": "x"}).status_code == 405
 
 
-@pytest.mark.parametrize("model", ["job", "deadjob", "donejob", "worker", "queuestate"])
+@pytest.mark.parametrize("model", ["job", "deadjob", "donejob", "worker", "queuestate", "limitkey"])
 def test_nothing_is_added_edited_or_deleted_by_default_forms(boss, model):
     made = {**PAGES, "queuestate": QueueStateFactory}[model]()
     for view in ("add/", f"{made.pk}/delete/"):
@@ -189,6 +191,7 @@ def hostile_rows():
         "queue": HOSTILE,
         "last_error": HOSTILE,
         "dedup_key": HOSTILE,
+        "limit_key": HOSTILE,
         "schedule": HOSTILE,
         "slot": ago(1),
         "retry": {HOSTILE: HOSTILE},
@@ -210,6 +213,7 @@ def hostile_rows():
         ),
         "kv": KVFactory(key=HOSTILE, value={HOSTILE: HOSTILE}),
         "queuestate": QueueStateFactory(queue=HOSTILE, paused=True, paused_at=ago(1)),
+        "limitkey": LimitKeyFactory(key=HOSTILE, held_until=ago(-60), concurrency=1),
         "throughput": ThroughputFactory(queue=HOSTILE, task=HOSTILE),
     }
 
@@ -250,6 +254,9 @@ def test_markup_in_every_text_field_is_shown_escaped(boss):
         assert_harmless(boss.ask("deadjob", action, made["deadjob"].pk))
     assert_harmless(boss.client.post(boss.url("queuestate"), {"act": "resume", "queue": HOSTILE}))
     assert_harmless(boss.ask("kv", "delete", HOSTILE))
+    assert_harmless(boss.get("job", limit_key__exact=HOSTILE))
+    for action in ("hold", "release", "clear"):
+        assert_harmless(boss.ask("limitkey", action, HOSTILE))
     for action in ("enable", "disable", "run_now", "delete"):
         assert_harmless(boss.ask("schedule", action, made["schedule"].pk))
     assert_harmless(

@@ -12,6 +12,7 @@ from tests.factories import (
     DoneJobFactory,
     JobFactory,
     KVFactory,
+    LimitKeyFactory,
     ScheduleFactory,
     ThroughputFactory,
     WorkerFactory,
@@ -26,6 +27,7 @@ LISTS = {
     "job by state": ({"status": "pending"}, 5),
     "job running": ({"status": "running"}, 5),
     "job by queue": ({"queue": "default"}, 5),
+    "job by limit key": ({"limit_key__exact": "tenant:1"}, 5),
     "job by task": ({"task": "tests.app.tasks.add"}, 5),
     "job with errors": ({"errors": "yes"}, 5),
     "job that is late": ({"late": "minute"}, 6),
@@ -42,6 +44,9 @@ LISTS = {
     "donejob": ({}, 3),
     "donejob of the last day": ({"since": "day"}, 5),
     "queuestate": ({}, 3),
+    "limitkey": ({}, 6),
+    "limitkey that is held": ({"state": "held"}, 5),
+    "limitkey by key": ({"q": "tenant:1"}, 7),
     "worker": ({}, 2),
     "schedule": ({}, 2),
     "kv": ({}, 2),
@@ -56,6 +61,8 @@ def fill() -> None:
         WorkerFactory()
         KVFactory()
         ScheduleFactory()
+        LimitKeyFactory(held_until=ago(-60))
+        JobFactory(status="blocked", limit_key=f"tenant:{number}")
 
 
 def test_list_query_counts(boss, database):
@@ -76,9 +83,11 @@ def test_list_query_counts(boss, database):
 # Of a waiting job, the page also shows why it does not run and when it starts.
 PAGES = {
     "job": (lambda: JobFactory(schedule="nightly", worker_ids=["w1", "w2"]), 20),
+    "job that is blocked": (lambda: JobFactory(status="blocked", limit_key="tenant:1"), 12),
     "job in a claim": (lambda: JobFactory(claimed=True), 7),
     "deadjob": (DeadJobFactory, 6),
     "donejob": (DoneJobFactory, 6),
+    "limitkey": (LimitKeyFactory, 5),
 }
 
 

@@ -53,10 +53,20 @@ def test_two_workers_together_consume_what_each_of_them_does(boss):
     assert states(boss) == {"a": "running", "b": "no worker", "c": "running", "held": "paused"}
 
 
+def test_the_count_of_blocked_jobs_links_to_them(boss):
+    JobFactory(status="blocked", limit_key="tenant:1")
+    JobFactory()
+    [row] = boss.get("queuestate").context["queues"]
+    count, link = row["counts"][2]
+    assert count == 1
+    [job] = boss.client.get(link).context["cl"].result_list
+    assert job.status == "blocked"
+
+
 def test_the_count_of_claimed_jobs_links_to_claimed_and_running_ones(boss):
     JobFactory(claimed=True)
     JobFactory(claimed=True, started=False)
     [row] = boss.get("queuestate").context["queues"]
-    count, link = row["counts"][2]
+    count, link = row["counts"][3]
     assert count == 2
     assert boss.client.get(link).context["cl"].result_count == 2

@@ -526,9 +526,9 @@ def test_times_after_the_end_are_not_shown(boss):
 
 
 def test_problem_is_a_note_at_the_top_of_the_page(boss):
-    row = ScheduleFactory(enabled=False, problem="no task named 'x' is registered", disabled_at=ago(90))
+    row = ScheduleFactory(enabled=False, problem="no task named 'x' is registered", disabled_at=ago(130 * 60))
     text = words(boss.page("schedule", row.pk))
-    assert "Problem: no task named 'x' is registered disabled by djqueue, because of a problem, 1 min 30 s ago" in text
+    assert "Problem: no task named 'x' is registered disabled by djqueue, because of a problem, 2 h 10 min ago" in text
     assert "disabled by djqueue, because of a problem" in boss.text("schedule")
 
 

@@ -128,6 +128,7 @@ def test_the_filter_offers_the_states_that_the_list_shows(boss):
     [states] = [one for one in boss.get("job").context["cl"].filter_specs if one.title == "state"]
     assert states.lookup_choices == [
         ("scheduled", "scheduled"),
+        ("blocked", "blocked"),
         ("pending", "pending"),
         ("claimed", "claimed or running"),
         ("running", "running"),

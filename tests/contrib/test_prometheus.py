@@ -132,6 +132,7 @@ def test_ages_and_lags(scrape):
     JobFactory(enqueued_at=ago(500), run_at=ago(90))  # delayed or retried: it waits since its run_at
     JobFactory(enqueued_at=ago(50), run_at=ago(4000))  # a run_at in the past means now
     JobFactory(queue="later", scheduled=True)
+    JobFactory(queue="limited", status="blocked", limit_key="k")
     JobFactory(queue="busy", claimed=True)
     DeadJobFactory(queue="sad")
     ScheduleFactory(next_at=ago(70))
@@ -146,7 +147,8 @@ def test_ages_and_lags(scrape):
     assert value(found, "oldest_pending_seconds", queue="later") == 0
     assert 70 <= value(found, "schedule_lag_seconds") < 80
     assert value(found, "workers") == 1
-    states = {("default", "pending"): 2, ("later", "scheduled"): 1, ("busy", "claimed"): 1, ("sad", "dead"): 1}
+    states = {("default", "pending"): 2, ("later", "scheduled"): 1, ("limited", "blocked"): 1}
+    states |= {("busy", "claimed"): 1, ("sad", "dead"): 1}
     for (queue, state), number in states.items():
         assert value(found, "jobs", queue=queue, state=state) == number
 

@@ -240,6 +240,6 @@ def test_no_repr_shows_arguments(database):
     from djqueue.core.records import NewJob, Requeue
 
     shown += [djqueue.requeue(handle.id), Requeue(id=handle.id, args='["hunter2"]')]
-    shown.append(NewJob(id=handle.id, task="t", queue="q", priority=1, max_attempts=1, args='["hunter2"]'))
+    shown.append(NewJob(handle.id, '["hunter2"]', "{}", task="t", queue="q", priority=1, max_attempts=1))
     for thing in shown:
         assert "hunter2" not in repr(thing)

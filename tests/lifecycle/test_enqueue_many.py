@@ -223,6 +223,12 @@ def test_own_ids_keep_the_order_of_their_batch(database):
     assert [job.args for job in djqueue.Queue("default").claim(4)] == [[1], [2], [3], [4]]
 
 
+@pytest.mark.parametrize("count", [6, 60])  # on PostgreSQL, an INSERT and a COPY
+def test_items_with_options_keep_the_order_of_their_batch(database, count):
+    add.enqueue_many([call(n).using(headers={"odd": True}) if n % 2 else call(n) for n in range(count)])
+    assert [job.args for job in djqueue.Queue("default").claim(count)] == [[n] for n in range(count)]
+
+
 def test_an_empty_batch_opens_no_transaction(database):
     with CaptureQueriesContext(connections[database]) as captured:
         assert add.enqueue_many(iter([])) == []

@@ -11,7 +11,8 @@ from asgiref.sync import async_to_sync
 from django.db import connections, transaction
 
 import djqueue
-from djqueue.core.records import Renew
+from djqueue.core.records import Renew, Renewed
+from djqueue.lifecycle import lease
 from djqueue.sql import statements
 from tests.app.tasks import add
 from tests.tools import WITH_ROW_LOCKS, claim_one, database_now, in_thread, live, rows
@@ -169,3 +170,15 @@ def test_a_claimed_job_returns_its_arguments_as_they_are_stored(database):
     add.enqueue(1.0, b="ä")
     job = claim_one()
     assert (job.raw_args, job.raw_kwargs) == ("[1.0]", '{"b":"ä"}')
+
+
+@pytest.mark.parametrize("stale_first", [True, False])
+def test_of_two_claims_of_one_job_the_stale_one_is_not_renewed(database, stale_first):
+    add.enqueue(1, 2)
+    stale = claim_one()
+    stale.release()
+    current = claim_one()
+    claims = [stale, current] if stale_first else [current, stale]
+    answers = lease.renew_many([Renew(id=job.id, token=job.token, lease=60.0) for job in claims])
+    assert answers[stale.id, stale.token] == Renewed(None)
+    assert answers[current.id, current.token].expires_at is not None

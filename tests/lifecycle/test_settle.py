@@ -510,3 +510,16 @@ def test_every_model_has_every_field_of_a_record(database):
     for row in (JobFactory(), DoneJobFactory(), DeadJobFactory()):
         for name in JobRecord.__slots__:
             assert hasattr(row, name), (type(row), name)
+
+
+@pytest.mark.parametrize("stale_first", [True, False])
+def test_of_two_claims_of_one_job_the_stale_one_is_told_that_it_is_lost(database, stale_first):
+    """A process may have lost a job and claimed it again before it settles the first run."""
+    add.enqueue(1, 2)
+    stale = claim_one()
+    stale.release()
+    current = claim_one()
+    claims = [stale, current] if stale_first else [current, stale]
+    outcomes = [answer.outcome for answer in settle.settle_many([settle.ack(job) for job in claims])]
+    assert outcomes == [Outcome.LOST if job is stale else Outcome.DONE for job in claims]
+    assert rows(Throughput).get().done == 1

@@ -223,6 +223,7 @@ class QueueMachine(RuleBasedStateMachine):
 TABLES = (Job, DoneJob, DeadJob)
 
 
+@pytest.mark.timeout(900)  # 4,000 steps
 @pytest.mark.databases("postgresql")
 def test_interleaved_transactions_keep_every_invariant(database):
     # A vacuum that gives pages back locks the table for a moment, and plain reads would run into the lock timeout.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from uuid import UUID
 
@@ -13,17 +14,19 @@ from django.test import override_settings
 
 import djqueue
 from djqueue.lifecycle import crash, settle, unknown_tasks
-from djqueue.models import DeadJob, DoneJob, Job
+from djqueue.models import DeadJob, DoneJob, Job, LimitKey
+from djqueue.sql import statements
 from tests.app.tasks import add
 from tests.conftest import PLAIN
 from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, ago
 from tests.tools import claim_one, rows
 
 from . import transitions
-from .transitions import CANCELLED, CLAIMED, DEAD, DONE, NONE, PENDING, SCHEDULED, STATUSES
+from .transitions import BLOCKED, CANCELLED, CLAIMED, DEAD, DONE, NONE, PENDING, SCHEDULED, STATUSES
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs" / "life_of_a_job.md"
+DOCS = ROOT / "docs" / "explanation" / "life_of_a_job.md"
+KEY = "key"
 YEARS = 20 * 365 * 86400
 Try = Callable[[djqueue.ClaimedJob], object]
 
@@ -39,6 +42,31 @@ def expire(job: djqueue.ClaimedJob) -> None:
 def promote(job: djqueue.ClaimedJob) -> None:
     change(job, run_at=ago(5))
     djqueue.maintenance.promote()
+
+
+def admit(job: djqueue.ClaimedJob) -> None:
+    djqueue.limits.release(KEY)
+    djqueue.maintenance.admit()
+
+
+def be_overtaken(job: djqueue.ClaimedJob) -> None:
+    """Another job has a better priority, and there is one permit."""
+    djqueue.limits.release(KEY)
+    djqueue.limits.set(KEY, concurrency=1)
+    add.using(limit_key=KEY, priority=-5).enqueue(1)
+    djqueue.maintenance.admit()
+    djqueue.limits.clear(KEY)
+
+
+def replace(job: djqueue.ClaimedJob, delay: float) -> None:
+    change(job, dedup_key="k", task=add.name)
+    limit_key = rows(Job).filter(pk=job.id).values_list("limit_key", flat=True).first()
+    add.using(dedup_key="k", on_duplicate="replace", delay=delay, limit_key=limit_key or "").enqueue(1)
+
+
+def pause(job: djqueue.ClaimedJob) -> None:
+    djqueue.Queue("default").pause()
+    djqueue.Queue("default").resume()
 
 
 def nack_after_a_cancel(job: djqueue.ClaimedJob) -> None:
@@ -78,9 +106,14 @@ def _settings() -> dict[str, object]:
 TRIES: dict[str, list[tuple[Try, int]]] = {
     "enqueue": [
         (lambda job: add.using(id=job.id).enqueue(1), 3),
+        (lambda job: add.using(id=job.id, limit_key=KEY).enqueue(1), 3),
         (lambda job: add.using(id=job.id, delay=60).enqueue(1), 3),
     ],
     "promote": [(promote, 3)],
+    "admit": [(admit, 3), (be_overtaken, 3)],
+    "pause": [(pause, 3)],
+    "hold": [(lambda job: djqueue.limits.hold(KEY, 60), 3)],
+    "replace": [(lambda job: replace(job, 0), 3), (lambda job: replace(job, 60), 3)],
     "claim": [(lambda job: djqueue.Queue("default").claim(10), 3)],
     "ack": [(lambda job: job.ack(), 3)],
     "nack": [
@@ -115,9 +148,9 @@ TRIES: dict[str, list[tuple[Try, int]]] = {
 }
 
 
-def job_that_is(status: str, max_attempts: int) -> djqueue.ClaimedJob:
+def job_that_is(status: str, max_attempts: int, limit_key: str | None) -> djqueue.ClaimedJob:
     """A job of that status; what is returned was its claim, which no longer holds unless the status is claimed."""
-    JobFactory(max_attempts=max_attempts)
+    JobFactory(max_attempts=max_attempts, limit_key=limit_key)
     job = claim_one()
     change(job, started=True)
     if status == CLAIMED:
@@ -125,11 +158,12 @@ def job_that_is(status: str, max_attempts: int) -> djqueue.ClaimedJob:
     rows(Job).filter(pk=job.id).delete()
     make = {
         NONE: lambda pk: None,
-        SCHEDULED: lambda pk: JobFactory(id=pk, scheduled=True),
-        PENDING: lambda pk: JobFactory(id=pk),
-        DONE: lambda pk: DoneJobFactory(id=pk),
-        CANCELLED: lambda pk: DoneJobFactory(id=pk, cancelled=True),
-        DEAD: lambda pk: DeadJobFactory(id=pk),
+        SCHEDULED: lambda pk: JobFactory(id=pk, scheduled=True, limit_key=limit_key),
+        BLOCKED: lambda pk: JobFactory(id=pk, status=BLOCKED, limit_key=KEY),
+        PENDING: lambda pk: JobFactory(id=pk, limit_key=limit_key),
+        DONE: lambda pk: DoneJobFactory(id=pk, limit_key=limit_key),
+        CANCELLED: lambda pk: DoneJobFactory(id=pk, cancelled=True, limit_key=limit_key),
+        DEAD: lambda pk: DeadJobFactory(id=pk, limit_key=limit_key),
     }
     make[status](job.id)
     return job
@@ -144,9 +178,13 @@ def status_of(job_id: UUID) -> str:
 @pytest.mark.parametrize("act", transitions.ACTS, ids=lambda act: act.name)
 def test_an_act_changes_these_statuses_and_no_others(database, act):
     seen = set()
-    for do, max_attempts in TRIES[act.name]:
-        for before in STATUSES:
-            job = job_that_is(before, max_attempts)
+    for (do, max_attempts), before, limit_key in product(TRIES[act.name], STATUSES, (None, KEY)):
+        if before != BLOCKED or limit_key is not None:
+            job = job_that_is(before, max_attempts, limit_key)
+            if act.name != "hold":
+                # A key that is held: what becomes due stays blocked.
+                statements().execute("DELETE FROM djqueue_limitkey")
+                rows(LimitKey).create(key=KEY, held_until=ago(-60), admitted_at=ago(0))
             with suppress(djqueue.LeaseLost, djqueue.NotDead, djqueue.DuplicateJob):
                 do(job)
             after = status_of(job.id)

@@ -24,7 +24,7 @@ from tests.tools import claim_one, eventually, live, rows, statements_sent
 from tests.worker import tasks
 
 pytestmark = pytest.mark.databases(*PLAIN)
-PAGE = Path(__file__).parents[2] / "docs" / "why_is_my_job_not_running.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "why_is_my_job_not_running.md"
 
 
 def explained(job: object, code: Code, *parts: str) -> str:
@@ -57,7 +57,7 @@ def test_waiting_counts_the_jobs_ahead_and_the_threads(database):
 
 def test_jobs_ahead_are_counted_up_to_a_limit(database, monkeypatch):
     monkeypatch.setattr("djqueue.operations.situation.MOST_COUNTED", 3)
-    monkeypatch.setattr("djqueue.operations.explain.reasons.MOST_COUNTED", 3)
+    monkeypatch.setattr("djqueue.operations.explain.numbers.MOST_COUNTED", 3)
     WorkerFactory()
     handles = [add.enqueue(n) for n in range(6)]
     explained(handles[3], Code.WAITING, "3 jobs are ahead of it")

@@ -44,13 +44,16 @@ class Command:
 class Terminal:
     """The command on a terminal: what it writes, and what is typed."""
 
-    def __init__(self, command: Command, *arguments: str, env: dict[str, str] | None = None, size=(24, 80)) -> None:
+    def __init__(
+        self, command: Command, *arguments: str, env: dict[str, str] | None = None, size=(24, 80), cwd: Any = None
+    ) -> None:
         self.master, slave = pty.openpty()
         self.resize(*size)
         self.before = termios.tcgetattr(slave)
         self.process = subprocess.Popen(
             [*command.argv, *map(str, arguments)],
             env=command.env | (env or {}),
+            cwd=cwd,
             stdin=slave,
             stdout=slave,
             stderr=slave,

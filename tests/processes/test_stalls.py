@@ -151,6 +151,19 @@ def test_an_idle_worker_stops_while_nothing_is_answered(database, site, proxy):
 
 
 @pytest.mark.databases("postgresql")
+def test_a_worker_stops_while_its_new_connections_are_not_answered(database, site, proxy):
+    """A connection is made, and the first statement on it, which may be one of Django's own, gets no answer."""
+    worker = site.start_ready(LEASE=30, SHUTDOWN_GRACE=30, env={"DATABASE_URL": proxy.url})
+    proxy.swallow_statements = True
+    proxy.cut()
+    tasks.double.enqueue(1)
+    time.sleep(2)  # so that it has connected again and claims; it cannot be observed
+    started = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - started < 15
+
+
+@pytest.mark.databases("postgresql")
 def test_a_stopped_process_is_logged_and_shown(database, site):
     worker = site.start_ready("--threads", "1")
     handle = tasks.sleep.enqueue(20)

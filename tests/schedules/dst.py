@@ -1,4 +1,4 @@
-"""The slots that fire when the clocks change: `test_rules` checks this table, and docs/schedules.md shows it."""
+"""The slots that fire when the clocks change: `test_rules` checks this table, and docs/guides/schedules.md shows it."""
 
 from __future__ import annotations
 

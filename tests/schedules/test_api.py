@@ -12,7 +12,7 @@ from django.db import transaction
 import djqueue
 from djqueue import maintenance, schedules
 from djqueue.conf import config
-from djqueue.core.channels import SCHEDULED
+from djqueue.core.channels import PENDING, SCHEDULED
 from djqueue.models import Job, Schedule
 from djqueue.waiting.wakeup_sources import Listen
 from tests.app.tasks import add
@@ -300,6 +300,7 @@ def test_every_change_wakes_a_sleeping_scheduler(database):
     read, write = os.pipe()
     source = Listen(config().database, read)
     try:
+        source.listen_to([SCHEDULED])
         for change in (
             lambda: schedules.create("s", task=add, every=3600),
             lambda: schedules.update("s", every=60),
@@ -321,8 +322,9 @@ def test_a_fired_job_wakes_the_workers(database):
     read, write = os.pipe()
     source = Listen(config().database, read)
     try:
+        source.listen_to([PENDING])
         in_thread(maintenance.fire_schedules)
-        assert ("djqueue_pending", "reports") in source.wait(5)
+        assert (PENDING, "reports") in source.wait(5)
     finally:
         source.close()
         os.close(read)

@@ -19,7 +19,7 @@ from djqueue.exceptions import InvalidOption
 from djqueue.schedules.rules import Cron, Every, last_slots
 from tests.schedules import dst
 
-DOCS = Path(__file__).parents[2] / "docs" / "schedules.md"
+DOCS = Path(__file__).parents[2] / "docs" / "guides" / "schedules.md"
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 WINTER = datetime(2026, 1, 15, 12, tzinfo=UTC)
 

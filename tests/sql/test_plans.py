@@ -29,6 +29,7 @@ MANY = 200_000
 FILLINGS = {
     "pending": lambda: fill("djqueue_job", MANY, status="'pending'"),
     "future": lambda: fill("djqueue_job", MANY, status="'scheduled'", run_at="now() + interval '1 day'"),
+    "blocked": lambda: fill("djqueue_job", MANY, status="'blocked'", limit_key="'one'"),
     "done": lambda: fill("djqueue_donejob", MANY, status="'done'", completed_at="now()"),
     "100 queues": lambda: fill("djqueue_job", MANY, status="'pending'", queue="'q' || mod(n, 100)"),
     "paused": lambda: (
@@ -59,6 +60,13 @@ def explain_settle() -> tuple[int, str]:
     items = [decide(settle.ack(job)) for job in djqueue.Queue("default").claim(10)]
     varying, params = arrays.columns_of(items, pg_settle.SETTLE_COLUMNS)
     return explain(pg_settle.settle_sql(reaping=False, wait=False, notify=True, varying=varying), params)
+
+
+def test_limits_do_not_change_the_claim():
+    """Blocked jobs are in no index that a claim reads; all that a claim does with a key is to return it."""
+    assert "blocked" not in claim.CLAIM
+    assert "limitkey" not in claim.CLAIM
+    assert [line.strip() for line in claim.CLAIM.splitlines() if "limit_key" in line] == [f"RETURNING {claim.RETURNED}"]
 
 
 @pytest.mark.databases("postgresql")
@@ -133,6 +141,7 @@ def test_mariadb_has_the_indexes_that_django_would_have_left_out(database):
         "djqueue_job_claim": ("status,queue,priority,enqueued_at,id", True),
         "djqueue_job_due": ("status,run_at,id", True),
         "djqueue_job_claimed": ("status,id", True),
+        "djqueue_job_blocked": ("status,limit_key,priority,enqueued_at,id", True),
         "djqueue_job_dedup": ("queue,dedup_key", False),
         "djqueue_job_slot": ("schedule,slot", False),
     }

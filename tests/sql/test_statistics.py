@@ -13,10 +13,10 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connections, transaction
 
-from djqueue.core.records import ClaimRequest, Decision, Mark, NewJob, Renew, Requeue, Settlement
+from djqueue.core.records import Admit, ClaimRequest, Decision, Mark, NewJob, Renew, Requeue, Settlement
 from djqueue.core.uuid7 import uuid7
 from djqueue.lifecycle.outcome import decide
-from djqueue.sql import statements
+from djqueue.sql import limits, statements
 from djqueue.states import Verdict
 from tests.fill import fill
 
@@ -54,6 +54,11 @@ def fill_all(share: int = 1) -> None:
         lease_expires_at="now()",
     )
     fill("djqueue_job", 10_000 // share, status="'scheduled'", run_at="now() - interval '1 hour'")
+    # Many jobs of one key, and many keys; the jobs of the first hold permits of both.
+    fill("djqueue_job", 10_000 // share, status="'blocked'", limit_key="'one'")
+    fill("djqueue_job", 10_000 // share, status="'blocked'", limit_key="'key-' || n")
+    holds = "CASE WHEN mod(n, 2) = 0 THEN 'one' ELSE 'key-' || n END"
+    fill("djqueue_job", FEW, status="'pending'", limit_key=holds, priority="5000")
     fill("djqueue_donejob", 10_000 // share, status="'done'", completed_at="now()")
     fill("djqueue_deadjob", 10_000 // share, failed_at="now()")
 
@@ -169,6 +174,15 @@ def settle(verdict: Verdict, *, wait: bool, reaping: bool = False, **values: obj
     ]
 
 
+def ack(**values: object) -> Callable[[], object]:
+    """Acknowledge a group by the statement for groups of acknowledgements alone."""
+    items = [
+        Settlement(id=job, token=token, verdict=Verdict.ACK, task="tests.app.tasks.add", queue="default", **values)
+        for job, token in claims()
+    ]
+    return lambda: items if statements().ack(items) else []
+
+
 def renew(*, wait: bool) -> Callable[[], object]:
     items = [Renew(id=job, token=token, lease=30.0) for job, token in claims()]
     return lambda: [answer for answer in statements().renew(items, wait=wait) if answer and answer.expires_at]
@@ -178,6 +192,8 @@ def insert(**values: str) -> Callable[[], object]:
     jobs = [
         NewJob(
             id=uuid7(),
+            args="[]",
+            kwargs="{}",
             task="tests.app.tasks.add",
             queue="default",
             priority=1000,
@@ -198,7 +214,10 @@ def with_ids(status: str, act: Callable[[list[UUID]], object]) -> Callable[[], o
 ACTS: dict[str, Callable[[], Callable[[], object]]] = {
     "claim": lambda: claim(GROUP),
     "claim from a mark": lambda: claim(GROUP, default=first_place()),
-    "ack": lambda: settle(Verdict.ACK, wait=False),
+    "ack": lambda: ack(),
+    "ack with results": lambda: ack(result="[1]"),
+    "ack without history": lambda: ack(keep_done=False),
+    "ack one by one": lambda: settle(Verdict.ACK, wait=False),
     "ack, waiting": lambda: settle(Verdict.ACK, wait=True),
     "retry": lambda: settle(Verdict.NACK, wait=False, entry=ENTRY, error="boom", delay=5.0),
     "retry, waiting": lambda: settle(Verdict.NACK, wait=True, entry=ENTRY, error="boom", delay=5.0),
@@ -214,6 +233,13 @@ ACTS: dict[str, Callable[[], Callable[[], object]]] = {
     "put back": lambda: (
         lambda: range(statements().put_back("default", ["tests.app.tasks.add"], GROUP, 10.0, 60.0, 600.0))
     ),
+    "read one key": lambda: lambda: limits.read(statements(), ["one"]) * FEW,
+    "read keys": lambda: lambda: limits.read(statements(), [f"key-{n}" for n in range(1, FEW + 1)]),
+    "admit jobs of one key": lambda: lambda: statements().admit([Admit("one", None, None, GROUP)])[0],
+    "admit jobs of many keys": lambda: (
+        lambda: statements().admit([Admit(f"key-{n}", 5, None, 5) for n in range(1, GROUP + 1)])[0]
+    ),
+    "look for keys": lambda: lambda: limits.blocked_keys(statements(), "key-", FEW),
     "look for queues": lambda: lambda: statements().claimable_queues() * FEW,
     "get": lambda: with_ids("pending", lambda found: statements().get_many(found[:FEW])),
     "insert own ids": lambda: insert(),

@@ -160,14 +160,14 @@ def test_options_of_django_may_follow_the_subcommand(database):
 
 
 def test_the_documentation_names_every_subcommand_and_option():
-    text = Path("docs/commands.md").read_text()
+    text = Path("docs/reference/commands.md").read_text()
     parser = Command().create_parser("manage.py", "djqueue")
     [chosen] = [action for action in parser._actions if action.dest == "subcommand"]
     sections = dict(re.findall(r"^## `([a-z]+)[^`]*`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     assert set(chosen.choices) == set(SUBCOMMANDS)
     for name, subparser in chosen.choices.items():
-        assert name in sections, f"docs/commands.md has no section on {name}"
+        assert name in sections, f"docs/reference/commands.md has no section on {name}"
         for action in subparser._actions:
             for option in action.option_strings:
                 if action.help != "==SUPPRESS==" and option not in ("-h", "--help"):
-                    assert f"`{option}" in sections[name], f"docs/commands.md: {name} {option}"
+                    assert f"`{option}" in sections[name], f"docs/reference/commands.md: {name} {option}"

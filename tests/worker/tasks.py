@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import multiprocessing
 import os
+import random
 import signal
 import sys
 import threading
@@ -153,6 +154,12 @@ def sleep_at_first(seconds: float) -> int:
 
 
 @djqueue.task
+async def anap(seconds: float) -> None:
+    """Sleep without a connection."""
+    await asyncio.sleep(seconds)
+
+
+@djqueue.task
 async def asleep(seconds: float) -> str:
     kv_set = sync_to_async(kv.set)
     await kv_set("asleep", True)
@@ -179,9 +186,31 @@ def sleep_with_a_connection(seconds: float) -> None:
 
 
 @djqueue.task
+def wait_with_a_connection(key: str) -> None:
+    """Return when the KV entry is set."""
+    while not kv.get(key):
+        time.sleep(0.1)
+
+
+@djqueue.task
+async def await_with_a_connection(key: str) -> None:
+    while not await kv.aget(key):
+        await asyncio.sleep(0.1)
+
+
+@djqueue.task
 def leave_a_transaction_open() -> None:
     transaction.atomic(using=config().database).__enter__()
     kv.set("left", "open")
+
+
+@djqueue.task
+def leave_a_transaction_open_beside_another_connection() -> None:
+    """As code does that writes to a log, say, whatever becomes of the transaction."""
+    leave_a_transaction_open()
+    other = connections.create_connection(config().database)
+    other.ensure_connection()
+    other.close()
 
 
 @djqueue.task
@@ -255,6 +284,16 @@ def spin_for(seconds: float) -> str:
 
 @djqueue.task
 def process_id() -> int:
+    return os.getpid()
+
+
+meetings: dict[int, threading.Barrier] = {}
+
+
+@djqueue.task(max_attempts=1)
+def meet(size: int) -> int:
+    """Return when so many jobs run in this process at once, each in a thread of its own."""
+    meetings.setdefault(size, threading.Barrier(size)).wait(timeout=20)
     return os.getpid()
 
 
@@ -495,3 +534,36 @@ def wait_for(key: str) -> str:
     while not kv.get(key) and time.monotonic() < deadline:
         time.sleep(0.02)
     return key
+
+
+@djqueue.task(limit=djqueue.Limit("noted:{key}", concurrency=2))
+def noted(key: int) -> None:
+    """Note the start and the end of each run in a file, each by one write, by the clock that all processes share."""
+    run = f"{djqueue.current_job().id}/{time.monotonic_ns()}"
+    with open(os.environ["DJQUEUE_TEST_LEDGER"], "ab", buffering=0) as ledger:
+        ledger.write(f"start {run} {key} {os.getpid()} {time.monotonic()}\n".encode())
+        time.sleep(random.uniform(0, 0.1))
+        ledger.write(f"end {run} {key} {os.getpid()} {time.monotonic()}\n".encode())
+
+
+@djqueue.task(limit=djqueue.Limit("limited", concurrency=1))
+def double_limited(n: int) -> int:
+    return 2 * n
+
+
+@djqueue.task(limit=djqueue.Limit("limited", concurrency=1))
+def wait_limited(key: str) -> None:
+    while not kv.get(key):
+        time.sleep(0.1)
+
+
+@djqueue.task(limit=djqueue.Limit("throttled:{name}", concurrency=1))
+def throttled_once(name: str) -> str:
+    """Be refused by a service, once."""
+    if kv.compare_and_set(f"throttled:{name}", None, True):
+        raise djqueue.Throttled(1)
+    return "done"
+
+
+@djqueue.task(limit=djqueue.Limit("by default:{n}", concurrency=1))
+def noted_by_default(n: int = 3) -> None: ...

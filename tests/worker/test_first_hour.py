@@ -1,4 +1,4 @@
-"""Mistakes of the first hour: the command names them, with the exit codes of docs/worker.md."""
+"""Mistakes of the first hour: the command names them, with the exit codes of docs/guides/worker.md."""
 
 from __future__ import annotations
 
@@ -198,9 +198,9 @@ def test_sqlite_without_the_recommended_options_is_a_warning(database, site, pro
     assert ('"transaction_mode": "IMMEDIATE"' in worker.log()) != complete
 
 
-def test_the_first_example_of_the_readme_runs_without_a_warning(tmp_path):
-    readme = Path("README.md").read_text()
-    [source] = re.findall(r"```python\n(# hello\.py: .*?)```", readme, re.DOTALL)
+def test_the_project_in_one_file_runs_without_a_warning(tmp_path):
+    page = Path("docs/guides/one_file.md").read_text()
+    [source] = re.findall(r"```python\n(# hello\.py: .*?)```", page, re.DOTALL)
     (tmp_path / "hello.py").write_text(source)
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     done = subprocess.run(

@@ -204,3 +204,19 @@ def test_an_idle_worker_has_no_old_loop_and_a_hung_one_has(database, monkeypatch
             hang.set()
         assert handle.wait(30).record.result == 2
         eventually(lambda: worker.worker.loops()["completer"] == 0)
+
+
+def test_a_scheduler_that_is_stopped_just_before_it_clears_its_wakeup_exits(database):
+    """It would otherwise sleep until the next schedule, or for ten seconds."""
+    scheduler = Scheduler(Outages(pytest.fail), None, pytest.fail)
+
+    class Late(threading.Event):
+        def clear(self) -> None:
+            scheduler.stopping.set()
+            self.set()
+            super().clear()
+
+    scheduler.wakeup = Late()
+    scheduler.start()
+    scheduler.thread.join(5)
+    assert not scheduler.thread.is_alive()

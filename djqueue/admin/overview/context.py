@@ -47,7 +47,7 @@ def queue(row: QueueRow, now: datetime, links: Links) -> dict[str, Any]:
     counts = [
         (gettext("Pending"), one.pending, links.rows(Job, queue=name, status="pending")),
         (gettext("Scheduled"), one.scheduled, links.rows(Job, queue=name, status="scheduled")),
-        (gettext("Blocked"), one.blocked, ""),
+        (gettext("Blocked"), one.blocked, links.rows(Job, queue=name, status="blocked")),
         (gettext("Running"), one.claimed, links.rows(Job, queue=name, status="claimed")),
         (gettext("Dead"), one.dead, links.rows(DeadJob, queue=name)),
     ]

@@ -22,6 +22,7 @@ HIGHEST = 100
 
 STATUS = {
     Status.SCHEDULED: TaskResultStatus.READY,
+    Status.BLOCKED: TaskResultStatus.READY,
     Status.PENDING: TaskResultStatus.READY,
     Status.CLAIMED: TaskResultStatus.RUNNING,
     Status.DONE: TaskResultStatus.SUCCESSFUL,

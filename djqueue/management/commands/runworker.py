@@ -23,7 +23,9 @@ from django.db.backends.sqlite3.base import DatabaseWrapper as SQLiteWrapper
 from djqueue.checks import SETTINGS
 from djqueue.conf import config
 from djqueue.core import registry
-from djqueue.core.options import MAX_NAME, check_queue
+from djqueue.core.log import LineHandler
+from djqueue.core.names import MAX_NAME
+from djqueue.core.options import check_queue
 from djqueue.core.payload import storable
 from djqueue.exceptions import InvalidOption
 from djqueue.management import banner
@@ -227,8 +229,7 @@ class Command(BaseCommand):
 def logging_to_stdout(verbosity: int) -> Iterator[None]:
     """Set the level of the logger, and write to stdout if the project has configured no handler."""
     logger = logging.getLogger("djqueue")
-    level, handler = logger.level, logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level, handler = logger.level, LineHandler(sys.stdout)
     logger.setLevel(LEVELS[verbosity])
     if not logger.hasHandlers():
         logger.addHandler(handler)

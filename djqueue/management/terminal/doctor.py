@@ -53,4 +53,6 @@ def _print(output: Output, found: Sequence[Finding]) -> None:
         output.line("")
     counts = Counter(finding.severity for finding in found)
     words = [counted(counts[severity], severity.value) for severity in Severity if counts[severity]]
-    output.line(f"Found {' and '.join(words)}. docs/doctor.md describes each." if found else "Found no problems.")
+    output.line(
+        f"Found {' and '.join(words)}. docs/reference/doctor.md describes each." if found else "Found no problems."
+    )

@@ -26,7 +26,7 @@ NOTHING = "-"
 
 COLOURS = {
     **dict.fromkeys(("alive", "done", "yes"), "green"),
-    **dict.fromkeys(("paused", "quiet", "draining", "cancelled"), "yellow"),
+    **dict.fromkeys(("paused", "held", "quiet", "draining", "cancelled"), "yellow"),
     **dict.fromkeys(("dead", "lost", "no worker"), "red"),
     **dict.fromkeys(("claimed", "running"), "cyan"),
 }

@@ -8,6 +8,7 @@ from typing import Any
 from djqueue.conf import config
 from djqueue.core import registry
 from djqueue.core.options import check_queue
+from djqueue.core.records import QueueStats
 from djqueue.exceptions import InvalidOption
 from djqueue.lifecycle import pause as pausing
 from djqueue.lifecycle.enqueue import DEFAULT_QUEUE
@@ -33,10 +34,15 @@ def run(output: Output, options: dict[str, Any]) -> int:
         pausing.pause(queue)
         found = counts.stats(statements(), queue)
         output.line(
-            f"Paused {queue}: {counted(found.pending, 'pending job')} will wait, "
-            f"{counted(found.claimed, 'claimed job')} will continue."
+            f"Paused {queue}: {waiting(found)} will wait, {counted(found.claimed, 'claimed job')} will continue."
         )
     return 0
+
+
+def waiting(found: QueueStats) -> str:
+    """Return how many jobs of a queue could run, or wait for a permit."""
+    pending = counted(found.pending, "pending job")
+    return f"{pending} and {counted(found.blocked, 'blocked job')}" if found.blocked else pending
 
 
 def check_known(output: Output, options: dict[str, Any]) -> bool:

@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from typing import Any
 
 from djqueue.lifecycle import pause as pausing
-from djqueue.operations.wording import counted
 from djqueue.sql import counts, statements
 
 from . import pause
@@ -24,7 +23,7 @@ def run(output: Output, options: dict[str, Any]) -> int:
     for queue in options["queues"]:
         was_paused = pausing.is_paused(queue)
         pausing.resume(queue)
-        pending = counts.stats(statements(), queue).pending
+        waiting = pause.waiting(counts.stats(statements(), queue))
         text = f"Resumed {queue}" if was_paused else f"{queue} was not paused"
-        output.line(f"{text}: {counted(pending, 'pending job')}.")
+        output.line(f"{text}: {waiting}.")
     return 0

@@ -16,9 +16,10 @@ from djqueue.sql import Statements
 
 SKEW = 1.0  # seconds
 ROUND_TRIPS = 5
-# Connections of a worker process beside those of its threads: claimer, completer and listener.
+# Connections of a worker process beside those of its threads: claimer, completer and listener. A running coroutine that
+# uses the ORM has one too, but how many will is not known.
 PER_PROCESS = 3
-# Connections of a supervisor: outages, leases, periodic work, scheduler and listener.
+# Connections of a supervisor: leases, periodic work, scheduler, listener, and the recovery of jobs after a crash.
 PER_SUPERVISOR = 5
 # Shares of the server's connections: what the workers may need, and what may be in use by all.
 WORKERS_SHARE, USED_SHARE = 0.8, 0.9

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db.migrations.loader import MigrationLoader
 from django.db.models import Model
 
-from djqueue.fields import PartialStatusIndex
+from djqueue.fields import PartialStatusIndex, PermitIndex
 from djqueue.operations.codes import Code
 from djqueue.operations.findings import Finding, Severity, Subject
 from djqueue.operations.wording import listed
@@ -71,7 +71,8 @@ def indexes(database: Statements) -> Iterator[Finding]:
 def _compared(database: Statements, model: type[Model], found: dict[str, Any], invalid: set[str]) -> Iterator[Finding]:
     table = model._meta.db_table
     partial = database.connection.features.supports_partial_indexes
-    named = {index.name for index in model._meta.indexes if partial or not isinstance(index, PartialStatusIndex)}
+    absent = () if partial else (PartialStatusIndex, PermitIndex)
+    named = {index.name for index in model._meta.indexes if not isinstance(index, absent)}
     named |= {constraint.name for constraint in model._meta.constraints}
     # Django makes up the names of the others.
     single = [field.column for field in model._meta.local_fields if getattr(field, "db_index", False) or field.unique]

@@ -23,7 +23,8 @@ def estimate(id: UUID | str) -> Estimate:  # noqa: A002 - the contract's name
     """Estimate when a waiting job starts. At most 15 statements, each of bounded cost.
 
     The seconds are None if the job does not wait, if it cannot start (its queue is paused, no live worker consumes it,
-    the workers do not know its task), or if no run times were measured in the last day.
+    the workers do not know its task), if it still needs a permit of its limit key, or if no run times were measured in
+    the last day. Of a blocked job, everything is None.
     """
     from djqueue.operations.situation import find
 

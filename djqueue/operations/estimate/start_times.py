@@ -26,16 +26,21 @@ MOST_HELD = 5000
 # Seconds. A job that waited for less does not show that others waited too.
 LEAST_WAIT = 1.0
 HOUR, DAY = 60, 1440  # minutes
-WAITING = (Status.PENDING, Status.SCHEDULED)
+# A blocked job starts when its limit key admits it, which depends on other jobs and on other queues.
+ESTIMATED = (Status.PENDING, Status.SCHEDULED)
 
 
 def of(situation: Situation) -> Estimate:
     """Return when a job starts."""
     job = situation.job
-    if job.status not in WAITING:
+    if job.status == Status.BLOCKED:
+        return Estimate()
+    if job.status not in ESTIMATED:
         return Estimate(ahead=0)
     tasks, count = jobs_ahead(situation)
     if count is None or situation.is_paused or not situation.consumers or job.unknown_since is not None:
+        return Estimate(count)
+    if job.status == Status.SCHEDULED and job.limit_key is not None:  # it will be blocked when it is due
         return Estimate(count)
     found = _start(situation, tasks, count)
     if found is None:

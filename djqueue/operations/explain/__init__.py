@@ -12,7 +12,7 @@ from djqueue.core.async_twins import twin
 
 
 class Code(StrEnum):
-    """Where a job is, or why it does not run. docs/why_is_my_job_not_running.md describes each."""
+    """Where a job is, or why it does not run. docs/howto/why_is_my_job_not_running.md describes each."""
 
     # No live, done or dead job has this id.
     NOT_FOUND = "not_found"
@@ -29,7 +29,7 @@ class Code(StrEnum):
     PAUSED = "paused"
     NO_WORKER = "no_worker"
     UNKNOWN_TASK = "unknown_task"
-    # Reserved for limits across workers, which do not exist yet: no job has these codes.
+    # Blocked: its limit key has no permit for it, or is held. A key that is held has the second code alone.
     LIMIT = "limit"
     LIMIT_HELD = "limit_held"
     CONCURRENCY = "concurrency"
@@ -49,7 +49,7 @@ class Explanation:
 
 
 def explain(id: UUID | str) -> Explanation:  # noqa: A002 - the contract's name
-    """Explain why a job is not running, or what became of it. At most five statements, each of bounded cost.
+    """Explain why a job is not running, or what became of it. At most six statements, each of bounded cost.
 
     If several reasons hold, the first one in the order of `Code` is given: it must be removed before the others matter.
     A malformed id is not found.

@@ -16,10 +16,11 @@ from djqueue.core import masking, registry
 from djqueue.core.durations import in_words
 from djqueue.lifecycle.unknown_tasks import similar
 from djqueue.operations.moments import moment
-from djqueue.operations.situation import MOST_COUNTED, Situation
+from djqueue.operations.situation import Situation
 from djqueue.states import Status
 
-from . import Code, Explanation, holders
+from . import Code, Explanation, holders, limited
+from .numbers import jobs_ahead, number
 
 LONGEST_ERROR = 120
 COMMAND = "python manage.py runworker"
@@ -55,6 +56,8 @@ def _reasons(situation: Situation) -> Iterator[Explanation]:
         yield Explanation(Code.UNKNOWN_TASK, _unknown_task(situation))
     if job.status == Status.SCHEDULED:
         yield Explanation(Code.SCHEDULED, _overdue(situation))
+    if job.status == Status.BLOCKED:
+        yield limited.explanation(situation)
     if situation.is_at_limit:
         yield Explanation(Code.CONCURRENCY, _concurrency(situation))
     yield Explanation(Code.WAITING, _waiting(situation))
@@ -81,19 +84,6 @@ def error(job: Any) -> str:
     """Return the last error on one line, masked and cut."""
     hidden = masking.hide(job.last_error, masking.secrets(job.task, job.args, job.kwargs))
     return Truncator(hidden.strip().partition("\n")[0] or _("no message")).chars(LONGEST_ERROR)
-
-
-def number(count: int) -> str:
-    """Return a number of jobs, which are counted up to a limit."""
-    return f"{count:,}" if count <= MOST_COUNTED else _("more than %(count)s") % {"count": f"{MOST_COUNTED:,}"}
-
-
-def jobs_ahead(count: int) -> str:
-    """Return how many jobs are ahead of a job, as a clause."""
-    if not count:
-        return _("no job is ahead of it")
-    text = ngettext("%(count)s job is ahead of it", "%(count)s jobs are ahead of it", count)
-    return text % {"count": number(count)}
 
 
 def _kept_for(seconds: float) -> str:
@@ -163,6 +153,9 @@ def _paused(situation: Situation) -> str:
     else:
         details = {"queue": situation.queue, "at": moment(since, situation.now)}
         paused = _("The queue “%(queue)s” has been paused since %(at)s") % details
+    if situation.job.status == Status.BLOCKED:
+        text = _("%(paused)s. When it is resumed, the job waits for a permit of its limit key “%(key)s”.")
+        return text % {"paused": paused, "key": situation.job.limit_key}
     text = ngettext(
         "%(paused)s. Resume it to run its %(count)s pending job.",
         "%(paused)s. Resume it to run its %(count)s pending jobs.",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 from djqueue.core import channels
 
 # A notification is sent by the statement that makes it true, and arrives with its commit or not at all. It is part of
 # what the statement returns: a CTE that nothing refers to would not run.
 WAKE_FOR_PENDING = f", pg_notify('{channels.PENDING}', j.queue)"
+WAKE_FOR_BLOCKED = f", CASE WHEN j.limit_key IS NOT NULL THEN pg_notify('{channels.BLOCKED}', j.limit_key) END"
 # For a dedup hit too: a worker that skipped the row while the hit had it locked sleeps until it is notified.
 WAKE_FOR_WAITING = f""", CASE j.status
     WHEN 'pending' THEN pg_notify('{channels.PENDING}', j.queue)
+    WHEN 'blocked' THEN pg_notify('{channels.BLOCKED}', j.limit_key)
     WHEN 'scheduled' THEN pg_notify('{channels.SCHEDULED}', '') END"""
 
 
@@ -24,6 +27,12 @@ ANY_ID = """id BETWEEN (SELECT '00000000-0000-0000-0000-000000000000'::uuid)
 # The same for djqueue_job_claim, in columns that lead no other index.
 ANY_PLACE = """priority BETWEEN (SELECT '-9223372036854775808'::int8) AND (SELECT '9223372036854775807'::int8)
                 AND enqueued_at BETWEEN (SELECT '-infinity'::timestamptz) AND (SELECT 'infinity'::timestamptz)"""
+
+
+def status_at(run_at: str, limit_key: str) -> str:
+    """Return the status of a job that waits, as SQL."""
+    return f"""CASE WHEN {run_at} > statement_timestamp() THEN 'scheduled'
+        WHEN {limit_key} IS NULL THEN 'pending' ELSE 'blocked' END"""
 
 
 def listed(rows: str) -> str:
@@ -87,11 +96,16 @@ def columns_of(
     return tuple(varying), arrays + constants
 
 
+def uuids(values: Iterable[UUID]) -> str:
+    """Return the text of an array, which the driver would take longer to write."""
+    return "{" + ",".join([value.hex for value in values]) + "}"
+
+
 def _array(values: tuple[Any, ...], kind: str) -> Any:
     """Return an array as the driver accepts it; of plain kinds its text, which the driver takes longer to write."""
     match kind:
         case "uuid":
-            return "{" + ",".join([value.hex for value in values]) + "}"
+            return uuids(values)
         case "float8" | "bool":
             return "{" + ",".join(map(repr, values)).replace("None", "NULL") + "}"
     return list(values)

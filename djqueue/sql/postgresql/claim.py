@@ -7,10 +7,8 @@ from djqueue.sql.columns import CLAIMED, CLAIMED_INSTANTS, MAX_WORKER_IDS
 from .arrays import ANY_ID, ANY_PLACE, listed, newest
 
 # Instants come as seconds since the epoch, exact to the microsecond: six datetimes of a row in the driver's text form
-# take longer to read than all the rest of it.
-RETURNED = ", ".join(
-    f"extract(epoch FROM j.{name})::float8" if name in CLAIMED_INSTANTS else f"j.{name}" for name in CLAIMED
-)
+# take longer to read than all the rest of it. Not by extract(), which computes a numeric.
+RETURNED = ", ".join(f"date_part('epoch', j.{name})" if name in CLAIMED_INSTANTS else f"j.{name}" for name in CLAIMED)
 
 FIRST, LAST = f"({-(2**63)})::int8", f"({2**63 - 1})::int8"  # before and behind every priority
 
@@ -81,7 +79,8 @@ PROMOTE = f"""
         LIMIT (SELECT %s::int8)
         FOR UPDATE SKIP LOCKED
     )
-    UPDATE djqueue_job j SET status = 'pending' WHERE {listed("due")}
+    UPDATE djqueue_job j SET status = CASE WHEN j.limit_key IS NULL THEN 'pending' ELSE 'blocked' END
+    WHERE {listed("due")}
 """
 
 

@@ -8,7 +8,7 @@ from djqueue.core import channels
 from djqueue.core.records import Requeue
 from djqueue.sql.columns import KEPT, NOT_IN_JOB, RECORD, REVIVED, postgresql_types
 
-from .arrays import ANY_PLACE, given, listed, upsert
+from .arrays import ANY_PLACE, given, listed, status_at, upsert
 
 
 @cache
@@ -60,8 +60,7 @@ REQUEUE = f"""
             COALESCE(g.run_at, statement_timestamp()) AS run_at
     )
     INSERT INTO djqueue_job AS j ({", ".join(REVIVED)}, args, kwargs, errors, run_at, status)
-    SELECT {", ".join(REVIVED)}, args, kwargs, errors, run_at,
-           CASE WHEN run_at <= statement_timestamp() THEN 'pending' ELSE 'scheduled' END
+    SELECT {", ".join(REVIVED)}, args, kwargs, errors, run_at, {status_at("run_at", "limit_key")}
     FROM gone
     RETURNING {", ".join(NOT_IN_JOB.get(name, f"j.{name}") for name in RECORD)}
 """
@@ -73,8 +72,8 @@ RESCHEDULE = f"""
     UPDATE djqueue_job j SET
         priority = COALESCE(%s::int8, j.priority),
         run_at = COALESCE(%s::timestamptz, j.run_at),
-        status = CASE WHEN COALESCE(%s::timestamptz, j.run_at) <= statement_timestamp()
-                      THEN 'pending' ELSE 'scheduled' END
+        status = CASE WHEN COALESCE(%s::timestamptz, j.run_at) > statement_timestamp() THEN 'scheduled'
+                      WHEN j.limit_key IS NULL OR j.status = 'pending' THEN 'pending' ELSE 'blocked' END
     WHERE {listed("locked")}
     RETURNING j.id
 """

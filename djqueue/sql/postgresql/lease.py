@@ -10,7 +10,7 @@ from .arrays import given, listed, locked
 RENEW_COLUMNS = postgresql_types(Renew)
 
 
-def renew_sql(*, wait: bool, answer: str) -> str:
+def renew_sql(*, wait: bool, answer: str, token: str = "r.token") -> str:
     """Return the statement. It writes no indexed column, so that the new version of the row stays on its page."""
     return f"""
     WITH given AS MATERIALIZED (
@@ -23,9 +23,9 @@ def renew_sql(*, wait: bool, answer: str) -> str:
             started = COALESCE(h.started, j.started),
             progress = COALESCE(h.progress, j.progress)
         FROM held h WHERE j.id = h.id AND {listed("held")}
-        RETURNING j.id, j.lease_expires_at, j.cancel_requested
+        RETURNING j.id, j.token, j.lease_expires_at, j.cancel_requested
     )
-    SELECT id, r.lease_expires_at, r.cancel_requested FROM {answer}
+    SELECT id, {token}, r.lease_expires_at, r.cancel_requested FROM {answer}
     """
 
 
@@ -33,7 +33,8 @@ RENEW = renew_sql(wait=True, answer="renewed r")
 # A row that carries its token, but is locked by another transaction, is returned without an expiry.
 RENEW_SKIPPING = renew_sql(
     wait=False,
-    answer=f"""(SELECT j.id FROM given g JOIN djqueue_job j ON j.id = g.id AND j.token = g.token
+    token="ours.token",
+    answer=f"""(SELECT j.id, j.token FROM given g JOIN djqueue_job j ON j.id = g.id AND j.token = g.token
          WHERE {listed("given")}) AS ours
         LEFT JOIN renewed r USING (id)""",
 )

@@ -15,11 +15,14 @@ from .in_hand import Counts
 COROUTINES = 100  # at once in one process
 # Seconds of work to claim ahead for the threads: enough to keep them busy during a round trip.
 WORK_IN_HAND = 0.05
-MOST_IN_HAND = 400
+MOST_IN_HAND = 600
 # Seconds after which jobs that wait for a thread are given back: another process may have a free thread.
 STUCK_AFTER = 0.5
-# Below this average, in seconds, all claimed jobs are marked as started with the claim: they start soon enough.
-SHORT = 0.005
+# Seconds for which threads that run short jobs may seem busy: each of them waits for Python's lock.
+HICCUP = 0.02
+# Below this average, in seconds, all claimed jobs are marked as started with the claim: they start soon enough. Marking
+# them later takes a statement for every few jobs, which the threads would wait for.
+SHORT = 0.03
 
 
 class Budget:
@@ -28,6 +31,9 @@ class Budget:
     def __init__(self, options: Options, counts: Counts) -> None:
         self.options = options
         self.counts = counts
+        # When so few jobs of the threads, or of the event loop, wait or run, the claimer wants to be woken. Set
+        # whenever it asks for room: they are compared after every job.
+        self.wake_at = self.wake_for_loop_at = CAPACITY
 
     @property
     def is_spent(self) -> bool:
@@ -37,15 +43,17 @@ class Budget:
     @property
     def total_room(self) -> int:
         """Return how many more jobs of any kind the process may hold."""
-        room = CAPACITY - self.counts.total
+        total = self.counts.total  # before `finished`, which grows first
+        room = CAPACITY - total
         if self.options.max_jobs is not None:
-            room = min(room, self.options.max_jobs - self.counts.finished - self.counts.total)
+            room = min(room, self.options.max_jobs - self.counts.finished - total)
         return room
 
     def room(self) -> tuple[int, int]:
         """Return how many more jobs the threads, and the event loop, can start soon."""
+        self.wake_at, self.wake_for_loop_at = self._low, self._low_of_loop
         total = self.total_room
-        return min(total, self._room_of_threads()), min(total, COROUTINES - self.counts.for_loop)
+        return min(total, self._room_of_threads()), min(total, self._room_of_loop())
 
     def wants(self, queues: Sequence[str], threads: int, loop: int) -> dict[str, int]:
         """Return how many jobs to claim from each of these queues, with so much room for the threads and the loop."""
@@ -65,30 +73,80 @@ class Budget:
     @property
     def is_low(self) -> bool:
         """Return whether a thread has nothing to do, or fewer than half of the jobs claimed ahead are left."""
-        waiting_or_running = self.counts.for_threads
-        return waiting_or_running < self.options.threads or waiting_or_running <= self._ahead / 2
+        return self.counts.for_threads <= self._low
 
     @property
     def has_waiting(self) -> bool:
-        """Return whether jobs wait for a thread."""
-        return self.counts.for_threads > self.counts.running_in_threads
+        """Return whether jobs wait for a thread, or for the event loop."""
+        return self.counts.for_threads > self.counts.running_in_threads or self._wait_for_loop
 
     @property
-    def is_stuck(self) -> bool:
-        """Return whether jobs have waited for a thread for too long, because all threads run longer ones."""
-        return self.has_waiting and self._busy_for > STUCK_AFTER
+    def threads_are_stuck(self) -> bool:
+        """Return whether jobs wait for a thread for too long, because they, or those that run, are longer than before.
+
+        More than four for each thread wait only if they were claimed when jobs were shorter. So what is claimed after
+        they are given back is not given back, too.
+        """
+        counts, threads = self.counts, self.options.threads
+        waiting = counts.for_threads - counts.running_in_threads
+        will_take = waiting * counts.average / threads if waiting > 4 * threads else 0.0
+        return waiting > 0 and max(self._busy_for, will_take) > STUCK_AFTER
+
+    @property
+    def loop_is_stuck(self) -> bool:
+        """Return whether coroutines have waited for too long, because as many longer ones run as may.
+
+        Not if a queue has both kinds: what is claimed for the threads may be coroutines again, without end.
+        """
+        return self._wait_for_loop and self._loop_full_for > STUCK_AFTER and not self._has_mixed_queues
+
+    @property
+    def _wait_for_loop(self) -> bool:
+        return self.counts.for_loop > self.counts.running_in_loop
+
+    @property
+    def _loop_full_for(self) -> float:
+        """Return the seconds for which no coroutine has started, because as many run as may."""
+        counts = self.counts
+        return _since(counts.last_start_in_loop) if counts.running_in_loop >= COROUTINES else 0.0
 
     @property
     def _busy_for(self) -> float:
         """Return the seconds for which no thread has started a job, because each of them runs one."""
         counts = self.counts
-        return time.monotonic() - counts.last_start if counts.running_in_threads >= self.options.threads else 0.0
+        return _since(counts.last_start) if counts.running_in_threads >= self.options.threads else 0.0
 
     @property
     def _ahead(self) -> int:
         """Return how many jobs may wait for a thread."""
         expected = max(self.counts.average, self._busy_for, 1e-4)
         return int(min(MOST_IN_HAND, self.options.threads * WORK_IN_HAND / expected))
+
+    @property
+    def _low(self) -> int:
+        return max(self.options.threads - 1, self._ahead // 2)
+
+    @property
+    def _has_mixed_queues(self) -> bool:
+        return not self.counts.coroutine_queues.isdisjoint(self.counts.plain_queues)
+
+    @property
+    def _ahead_of_loop(self) -> int:
+        """Return how many jobs may wait for the event loop: none unless they are so short that they hardly overlap."""
+        counts = self.counts
+        if self._has_mixed_queues:
+            return 0
+        # One of them may block the loop, so that no other can start.
+        silent_for = _since(counts.last_start_in_loop) if counts.running_in_loop else 0.0
+        return int(min(MOST_IN_HAND, WORK_IN_HAND / max(counts.loop_average, silent_for, 1e-4)))
+
+    @property
+    def _low_of_loop(self) -> int:
+        return max(COROUTINES - 1, self._ahead_of_loop // 2)
+
+    def _room_of_loop(self) -> int:
+        in_loop = self.counts.for_loop
+        return COROUTINES + self._ahead_of_loop - in_loop if in_loop <= self._low_of_loop else 0
 
     def _room_of_threads(self) -> int:
         return self.options.threads + self._ahead - self.counts.for_threads if self.is_low else 0
@@ -121,3 +179,9 @@ class Budget:
         """Return how many more jobs of this queue may be waiting or running."""
         limit: int | None = resolve("concurrency", queue, call=self.options.queues.get(queue))
         return CAPACITY if limit is None else max(0, limit - self.counts.by_queue[queue])
+
+
+def _since(start: float) -> float:
+    """Return the seconds since a job was started; 0 if it may just wait for Python's lock."""
+    passed = time.monotonic() - start
+    return passed if passed > HICCUP else 0.0

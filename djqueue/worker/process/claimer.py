@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from django.db import reset_queries
 
 from djqueue import maintenance
 from djqueue.conf import config
-from djqueue.core import registry
 from djqueue.core.identity import identity
 from djqueue.core.log import logger
 from djqueue.lifecycle import unknown_tasks
@@ -26,10 +24,11 @@ from djqueue.worker.lost_claims import LostClaims
 from djqueue.worker.options import Options
 from djqueue.worker.outages import Outages, overdue, pause
 
+from . import executor
 from .budget import STUCK_AFTER, Budget
 from .claim_marks import ClaimMarks
 from .completer import Completer
-from .in_hand import Holding, InHand
+from .in_hand import UNKNOWN, Holding, InHand, Kind
 from .pool import Pool
 from .queues import LOOK_AGAIN, ClaimableQueues
 
@@ -38,6 +37,8 @@ LONG_WAIT = 60.0
 SHORTEST_STAGGER, LONGEST_STAGGER = 0.002, 0.02
 # More unknown tasks than that in one claim: there will be others behind them.
 FEW = 10
+# An idle process lets its threads begin before it prepares the next claim, which would hold the interpreter meanwhile.
+HEAD_START = 0.0001
 # A draining process gives up a claim that gets no response within this time.
 DRAIN_PATIENCE = 2.0
 
@@ -85,13 +86,15 @@ class Claimer:
             failures = 0
             while not self.stopping:
                 self.wakeup.clear()
-                self.queues.may_have_jobs(self._queues_of_wakeups())
+                self._learn_queues(self._queues_of_wakeups())
                 reset_queries()  # with DEBUG, Django would keep the texts of thousands of them
                 try:
                     self.lost_claims.release()
                     more = self._tend_alone() if self.alone else not self.quiet and self._claim()
-                    if self.budget.is_stuck:
-                        self.completer.give_back(self.pool.take_back())
+                    if self.budget.threads_are_stuck:
+                        self.completer.give_back(self.pool.threads.take_back())
+                    if self.budget.loop_is_stuck:
+                        self.completer.give_back(self.pool.loop.take_back())
                     if not more and self.options.burst and self._is_idle():
                         return
                     failures = 0
@@ -105,11 +108,17 @@ class Claimer:
                 if not more and not self.stopping:  # a stop() before the last clear() would not end the wait
                     self.turns.wait(self.wakeup, self._longest_wait())
 
-    def hold(self, job: ClaimedJob, *, marked: bool) -> Holding:
-        """Hold a claimed job."""
-        task = registry.find(job.task) or unknown_tasks.imported(job)
-        coroutine = task is not None and inspect.iscoroutinefunction(task.func)
-        return self.in_hand.take(job, coroutine=coroutine, unknown=task is None, marked=marked)
+    def hold(self, jobs: Sequence[ClaimedJob], started: int) -> list[Holding]:
+        """Hold claimed jobs, of which the first ones are marked as started."""
+        kinds: dict[tuple[str, str], Kind] = {}
+        holdings = []
+        for place, job in enumerate(jobs):
+            key = (job.task, job.queue)
+            if (kind := kinds.get(key, UNKNOWN)) is UNKNOWN and (kind := executor.kind_of(job)) is not UNKNOWN:
+                kinds[key] = kind
+            holdings.append(Holding(job, kind, marked=place < started))
+        self.in_hand.take(holdings)
+        return holdings
 
     def take_back_alone(self) -> list[Holding]:
         """Return the job that was to run alone, if it has not been submitted."""
@@ -131,6 +140,11 @@ class Claimer:
             queues |= self.watch.take_queues()
         return queues
 
+    def _learn_queues(self, woken: set[str | None]) -> None:
+        self.queues.may_have_jobs(woken)
+        if woken and not self.stagger:  # those that often come too late look first, which costs less than a claim
+            self.queues.claim_from(woken)
+
     def _claim(self) -> bool:
         """Claim once; return whether there may be more to claim at once."""
         with self.outages.watching("claiming", self._patience):
@@ -151,10 +165,14 @@ class Claimer:
             self.claim_marks.learn(wants, marks, jobs, time.monotonic() - asked_at)
         self.queues.claimed()
         self._learn_stagger(bool(jobs))
-        holdings = [self.hold(job, marked=place < start) for place, job in enumerate(jobs)]
+        was_idle = not self.in_hand.held
+        holdings = self.hold(jobs, started=start)
         self.in_hand.held_jobs.finish_claim()
-        self._submit([holding for holding in holdings if not holding.unknown])
-        self._put_back([holding for holding in holdings if holding.unknown])
+        unknown = [holding for holding in holdings if holding.kind is UNKNOWN]
+        self._submit([holding for holding in holdings if holding.kind is not UNKNOWN] if unknown else holdings)
+        self._put_back(unknown)
+        if was_idle and jobs:
+            time.sleep(HEAD_START)
         if len(jobs) < sum(wants.values()):
             self.queues.look_again()
         return bool(jobs) or not (self.queues.is_fresh or self.claim_marks.queues())
@@ -194,7 +212,7 @@ class Claimer:
             return True
         self.queues.look_again()
         with self.outages.watching("looking for jobs"):
-            return not maintenance.promote() and not self._wants()
+            return not maintenance.promote() and not maintenance.admit() and not self._wants()
 
     # Jobs that do not simply run
 
@@ -206,7 +224,7 @@ class Claimer:
             return
         for holding in suspects:
             self._hand_over(holding)
-        self.pool.submit([holding for holding in holdings if not holding.job.row.crashes])
+        self.pool.submit([holding for holding in holdings if not holding.job.row.crashes] if suspects else holdings)
 
     def _hand_over(self, holding: Holding) -> None:
         """Hand a suspect over to the supervisor, which runs it alone in the quarantine process."""
@@ -214,7 +232,7 @@ class Claimer:
         _log_suspect(holding.job)
         self.hand_over(holding.job)
         # The supervisor holds it now: it reads what was sent even if this process dies.
-        self.in_hand.drop(holding)
+        self.in_hand.drop([holding])
 
     def _put_back(self, unknown: list[Holding]) -> None:
         """Put back jobs whose tasks are not registered; if there are many, also those behind them in the queue."""
@@ -243,7 +261,7 @@ class Claimer:
     def _tend_alone(self) -> bool:
         """Start the job that must run alone when all others have ended; return whether it has ended itself."""
         assert self.alone is not None
-        if self.alone.claim not in self.in_hand.held:
+        if self.alone not in self.in_hand.held:
             self.alone = None
             return True
         if not self.alone_submitted and len(self.in_hand.held) == 1:

@@ -12,7 +12,7 @@ from django.db import reset_queries
 
 from djqueue.core.log import logger
 from djqueue.core.records import Settled, Settlement
-from djqueue.lifecycle import announce, outcome_log, settle
+from djqueue.lifecycle import admit, announce, outcome_log, settle
 from djqueue.states import Outcome
 from djqueue.worker.loops import UNTIL_WOKEN, Turns
 from djqueue.worker.outages import Outages, pause
@@ -44,6 +44,7 @@ class Completer:
         wakeup: threading.Event,
         call: Callable[[Callable[[], None]], None],
         settled: Callable[[], None],
+        keep_plans: Callable[[], None],
         outages: Outages,
         fatal: Fatal,
     ) -> None:
@@ -52,6 +53,7 @@ class Completer:
         self.wakeup = wakeup
         self.call = call
         self.settled = settled
+        self.keep_plans = keep_plans
         self.outages = outages
         self.inbox: queue.SimpleQueue[tuple[Holding, Settlement] | None] = queue.SimpleQueue()
         self.locked: Outcomes = []
@@ -68,7 +70,11 @@ class Completer:
         if not self.in_hand.end(holding, settlement):
             return
         self.inbox.put((holding, settlement))
-        if not self.wakeup.is_set() and (holding.coroutine or self.budget.is_low):
+        counts, budget = self.in_hand.counts, self.budget
+        is_low = (
+            counts.for_loop <= budget.wake_for_loop_at if holding.coroutine else counts.for_threads <= budget.wake_at
+        )
+        if is_low and not self.wakeup.is_set():
             self.wakeup.set()
 
     def give_back(self, holdings: Iterable[Holding]) -> None:
@@ -83,6 +89,7 @@ class Completer:
         return not self.thread.is_alive()
 
     def _run(self) -> None:
+        self.keep_plans()
         while not self.closing or self.locked:
             group = self._next_group()
             if group:
@@ -114,10 +121,11 @@ class Completer:
 
     def _settle(self, group: Outcomes, again: bool = True) -> None:
         answers = self._until_taken([settlement for _, settlement in group])
+        ended: list[tuple[Holding, Settlement, Settled]] = []
         refused: Outcomes = []
         for (holding, settlement), answer in zip(group, answers, strict=True):
             if not isinstance(answer, Exception):
-                self._finish(holding, settlement, answer)
+                ended.append((holding, settlement, answer))
             elif again:
                 # The database refuses the data of this outcome: fail the job with an error that can be stored.
                 refused.append((holding, settle.nack(holding.job, f"outcome cannot be stored: {answer}")))
@@ -127,29 +135,60 @@ class Completer:
                 logger.error(
                     "outcome rejected by the database, left to the reaper job=%s task=%s exception=%s", *details
                 )
-                self._finish(holding, settlement, Settled(Outcome.LOST))
+                ended.append((holding, settlement, Settled(Outcome.LOST)))
+        self._finish(ended)
         if refused:
             self._settle(refused, again=False)
 
-    def _finish(self, holding: Holding, settlement: Settlement, answer: Settled) -> None:
-        if answer.outcome == Outcome.LOCKED:
-            self.locked.append((holding, settlement))
+    def _finish(self, ended: list[tuple[Holding, Settlement, Settled]]) -> None:
+        """Drop, log and announce jobs whose outcomes have committed; keep those whose rows were locked."""
+        locked = [(holding, settlement) for holding, settlement, answer in ended if answer.outcome is Outcome.LOCKED]
+        if locked:
+            self.locked += locked
             self.try_locked_at = time.monotonic() + TRY_LOCKED_AGAIN
+            ended = [item for item in ended if item[2].outcome is not Outcome.LOCKED]
+        self._hand_on(ended)
+        # One that is not held any more was given back while it ran, and has ended after all.
+        dropped = set(self.in_hand.drop([holding for holding, _, _ in ended]))
+        ended = [item for item in ended if item[0] in dropped]
+        lines = [(h.job, h.job.attempt, settlement, answer, h.seconds, h.error) for h, settlement, answer in ended]
+        for step in (partial(outcome_log.write_all, lines), partial(self._announce, ended), self.settled):
+            try:
+                step()
+            except Exception:
+                logger.exception("failed after settling jobs=%d", len(ended))
+
+    def _hand_on(self, ended: list[tuple[Holding, Settlement, Settled]]) -> None:
+        """Admit the next jobs of the limit keys whose permits came back. If that fails, a supervisor does it."""
+        keys = {settlement.limit_key for _, settlement, _ in ended} - {None}
+        if not keys:
             return
         try:
-            if self.in_hand.drop(holding):  # else it was given back while it ran, and has ended after all
-                job = holding.job
-                error, holding.error = holding.error, None  # its traceback refers to this holding
-                outcome_log.write(job, job.attempt, settlement, answer, holding.seconds, error)
-                if announce.has_receivers(holding.job.task, answer.outcome):
-                    announcement = partial(announce.settled, job, settlement, answer, error)
-                    if announce.calls_the_project(job.task, answer.outcome):
-                        self.call(announcement)
-                    else:
-                        announcement()
-                self.settled()
-        except Exception:
-            logger.exception("failed after settling job=%s", holding.job.id)
+            with self.outages.watching(f"admitting jobs of {len(keys)} keys"):
+                if admit.hand_on(keys):
+                    self.wakeup.set()
+        except Exception as error:
+            self.outages.failed(f"admitting jobs of {len(keys)} keys", error)
+
+    def _announce(self, ended: list[tuple[Holding, Settlement, Settled]]) -> None:
+        """Send the signals of these jobs, in a thread of the pool if that calls code of the project."""
+        announced: dict[tuple[str, Outcome], bool] = {}
+        for holding, settlement, answer in ended:
+            job, error = holding.job, holding.error
+            holding.error = None  # its traceback refers to this holding
+            kind = (job.task, answer.outcome)
+            if kind not in announced:
+                announced[kind] = announce.has_receivers(*kind)
+            if not announced[kind]:
+                continue
+            announcement = partial(announce.settled, job, settlement, answer, error)
+            try:
+                if announce.calls_the_project(*kind):
+                    self.call(announcement)
+                else:
+                    announcement()
+            except Exception:
+                logger.exception("announcing an outcome failed job=%s", job.id)
 
     def _until_taken(self, settlements: list[Settlement]) -> list[Settled | Exception]:
         failures = 0

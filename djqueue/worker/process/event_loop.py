@@ -33,8 +33,8 @@ class EventLoop:
     def start(self) -> None:
         self.thread.start()
 
-    def submit(self, holding: Holding) -> None:
-        self.loop.call_soon_threadsafe(self._create_task, holding)
+    def submit(self, holdings: list[Holding]) -> None:
+        self.loop.call_soon_threadsafe(self._create_tasks, holdings)
 
     def cancel(self, holding: Holding) -> None:
         """Cancel the coroutine of a job whose cancel was requested."""
@@ -54,7 +54,8 @@ class EventLoop:
         if taken.set_running_or_notify_cancel():
             waiting, self.waiting = self.waiting, set()
             for holding in waiting:
-                self.tasks.pop(holding).cancel()
+                if (task := self.tasks.pop(holding, None)) is not None:
+                    task.cancel()
             taken.set_result(list(waiting))
 
     def stop(self) -> None:
@@ -72,9 +73,10 @@ class EventLoop:
                 logger.exception("event loop stopped by a task, restarting")
         self.loop.close()
 
-    def _create_task(self, holding: Holding) -> None:
-        self.waiting.add(holding)
-        self.tasks[holding] = self.loop.create_task(self._run_job(holding))
+    def _create_tasks(self, holdings: list[Holding]) -> None:
+        for holding in holdings:
+            self.waiting.add(holding)
+            self.tasks[holding] = self.loop.create_task(self._run_job(holding))
 
     def _cancel(self, holding: Holding) -> None:
         if holding in self.tasks and holding.started:
@@ -96,8 +98,8 @@ class EventLoop:
             self.completer.report(holding, settlement)
 
     async def _execute(self, holding: Holding) -> Settlement | None:
-        timeout = executor.timeout_of(holding.job)
         self.waiting.discard(holding)
+        timeout = executor.timeout_of(holding)
         if not self.starter.start(holding, timeout):
             return None
         if holding.cancel_requested and not holding.job.cancel_requested:  # requested while this waited for its turn

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -12,6 +14,8 @@ from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from djqueue import signals
 from djqueue.conf import config
@@ -21,13 +25,14 @@ from djqueue.core.log import logger
 from djqueue.core.options import resolve
 from djqueue.core.records import Settlement
 from djqueue.current import CurrentJob, _current
-from djqueue.exceptions import Cancelled, PermanentFailure, Retry, Snooze, TaskTimeout
-from djqueue.lifecycle import announce, settle
+from djqueue.exceptions import Cancelled, PermanentFailure, Retry, Snooze, TaskTimeout, Throttled
+from djqueue.lifecycle import announce, settle, unknown_tasks
 from djqueue.lifecycle.claim import ClaimedJob
-from djqueue.worker.os_process import end_if_forked
+from djqueue.states import Verdict
+from djqueue.worker.os_process import end_if_forked, is_current_directory
 
 from . import around
-from .in_hand import Holding
+from .in_hand import UNKNOWN, Holding, Kind
 
 HOME = os.getcwd()
 NOT_OF_TASKS = ("djqueue.worker.", "djqueue.contrib.")  # modules whose frames are left out of tracebacks
@@ -35,32 +40,42 @@ NOT_OF_TASKS = ("djqueue.worker.", "djqueue.contrib.")  # modules whose frames a
 Within = Callable[[Callable[[], Any]], Any]  # calls a function, and raises TaskTimeout in it if it runs too long
 
 
-def timeout_of(job: ClaimedJob) -> float | None:
+def kind_of(job: ClaimedJob) -> Kind:
+    """Return what this job has in common with others of its task and queue."""
+    task = registry.find(job.task) or unknown_tasks.imported(job)
+    if task is None:
+        return UNKNOWN
+    timeout = resolve("timeout", job.queue, registry.options(job.task))
+    limit = None if timeout is None else seconds(timeout, "timeout")
+    return Kind(task.func, inspect.iscoroutinefunction(task.func), limit)
+
+
+def timeout_of(holding: Holding) -> float | None:
     """Return the timeout of a job in seconds; None if it has none."""
-    timeout = resolve("timeout", job.queue, registry.options(job.task), job.row.timeout)
-    return None if timeout is None else seconds(timeout, "timeout")
+    own = holding.job.row.timeout
+    return holding.kind.timeout if own is None else seconds(own, "timeout")
 
 
-def execute(holding: Holding, within: Within) -> Settlement:
+def execute(holding: Holding, within: Within | None = None) -> Settlement:
     """Run one claimed job of a plain function and return its outcome."""
-    task = registry.find(holding.job.task)
-    assert task is not None
-    announce.started([holding.job])
+    if signals.job_started.receivers:
+        announce.started([holding.job])
     try:
-        return call(task.func, holding, within)
+        settlement = call(holding, within)
+        if settlement.verdict is not Verdict.ACK:
+            _note_all_opened()
+        return settlement
     finally:
         clean_up(holding.job)
 
 
 async def aexecute(holding: Holding, timeout: float | None) -> Settlement:
     """Run one claimed job of a coroutine function; its synchronous code has a thread of its own."""
-    task = registry.find(holding.job.task)
-    assert task is not None
     async with ThreadSensitiveContext() as context:
         if signals.job_started.receivers:
             await undisturbed(sync_to_async(announce.started)([holding.job]))
         try:
-            return await acall(task.func, holding, timeout)
+            return await acall(holding, timeout)
         finally:
             if context in SyncToAsync.context_to_thread_executor:  # it ran synchronous code
                 await undisturbed(sync_to_async(close_all)(holding.job))
@@ -78,9 +93,10 @@ async def undisturbed(work: Coroutine[Any, Any, None]) -> None:
     future.result()
 
 
-def call(func: Callable[..., Any], holding: Holding, within: Within) -> Settlement:
-    """Call the function; never raises."""
-    job = holding.job
+def call(holding: Holding, within: Within | None = None) -> Settlement:
+    """Call the function of the task; never raises."""
+    job, func = holding.job, holding.kind.func
+    assert func is not None
     reset = _current.set(current := CurrentJob(holding))
 
     def own_code() -> Any:
@@ -89,16 +105,17 @@ def call(func: Callable[..., Any], holding: Holding, within: Within) -> Settleme
 
     try:
         work = partial(around.call, current, own_code) if config().around else own_code
-        return settle.ack(job, within(work))
+        return settle.ack(job, within(work) if within else work())
     except BaseException as error:
         return failed(holding, error)
     finally:
         _current.reset(reset)
 
 
-async def acall(func: Callable[..., Any], holding: Holding, timeout: float | None) -> Settlement:
-    """Await the coroutine; never raises."""
-    job = holding.job
+async def acall(holding: Holding, timeout: float | None) -> Settlement:
+    """Await the coroutine of the task; never raises."""
+    job, func = holding.job, holding.kind.func
+    assert func is not None
     reset = _current.set(current := CurrentJob(holding))
     if holding.cancel_requested and (task := asyncio.current_task()):
         task.cancel()  # requested before it started: raised at the first await, as in a running coroutine
@@ -123,6 +140,8 @@ async def acall(func: Callable[..., Any], holding: Holding, timeout: float | Non
 
 async def awithin(seconds: float | None, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Await the coroutine; raise TaskTimeout if it ran into its timeout, whatever it made of being cancelled."""
+    if seconds is None:
+        return await work()
     try:
         async with asyncio.timeout(seconds) as limit:
             result = await work()
@@ -164,6 +183,8 @@ def verdict(job: ClaimedJob, error: BaseException) -> Settlement:
             return settle.dead_letter(job, error)
         case Retry():
             return settle.nack(job, error, delay=error.delay)
+        case Throttled():
+            return settle.throttle(job, error.delay)
         case Snooze():
             return settle.snooze(job, error.delay)
         case Cancelled():
@@ -174,7 +195,7 @@ def verdict(job: ClaimedJob, error: BaseException) -> Settlement:
 def clean_up(job: ClaimedJob) -> None:
     """Leave nothing of this job to the next one on this thread."""
     go_home(job)
-    for connection in connections.all(initialized_only=True):
+    for connection in list(vars(_opened).values()):
         connection.queries_log.clear()
         if connection.in_atomic_block or (connection.connection is not None and not connection.autocommit):
             logger.warning(
@@ -185,13 +206,28 @@ def clean_up(job: ClaimedJob) -> None:
             connection.close_if_unusable_or_obsolete()
 
 
+# The connections that were opened in this thread, by alias. To ask Django for them takes as long as a short job.
+_opened = threading.local()
+
+
+def _note_opened(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    if connection in connections.all(initialized_only=True):  # else a task has made one beside that of the alias
+        setattr(_opened, connection.alias, connection)
+
+
+connection_created.connect(_note_opened, weak=False)
+
+
+def _note_all_opened() -> None:
+    """Note what the signal may have missed: if a receiver of the project raises, the others are not called."""
+    for connection in connections.all(initialized_only=True):
+        setattr(_opened, connection.alias, connection)
+
+
 def go_home(job: ClaimedJob) -> None:
     """Change back to the directory in which the process started: all its threads share it."""
-    try:
-        if os.getcwd() == HOME:
-            return
-    except OSError:  # it has been removed
-        pass
+    if is_current_directory(HOME):
+        return
     logger.warning("current directory changed, changed back job=%s task=%s", job.id, job.task)
     with suppress(OSError):  # the directory of an old release that a deployment has removed
         os.chdir(HOME)
@@ -208,3 +244,4 @@ def drop(alias: str) -> None:
         wrapper: Any = connections[alias]
         wrapper._close()  # close() would wait for the end of a transaction that never ends
     del connections[alias]
+    vars(_opened).pop(alias, None)

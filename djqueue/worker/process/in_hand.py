@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from django.db import close_old_connections
 
@@ -23,32 +23,45 @@ from djqueue.worker.outages import Outages
 
 # The assumed run time of a thread's job, in seconds, before any has run.
 FIRST_AVERAGE = 0.05
+# The same of a coroutine, most of which wait for something.
+FIRST_LOOP_AVERAGE = 1.0
+# The share of the newest job in the average, and the seconds by which it may exceed twice the average: one that had to
+# wait for Python's lock says nothing about the next ones.
+NEWEST, EXCESS = 0.1, 0.0005
 
 
-@dataclass(eq=False)
+class Kind(NamedTuple):
+    """What the jobs of one task in one queue have in common; looked up once for the hundreds that a claim returns."""
+
+    func: Callable[..., Any] | None = None  # of the task; None if no task with this name is registered here
+    coroutine: bool = False
+    timeout: float | None = None  # in seconds, of jobs that do not have their own
+
+
+UNKNOWN = Kind()
+
+
 class Holding:
     """A claimed job of this process, and what the process has learnt about it since the claim."""
 
-    job: ClaimedJob
-    coroutine: bool = False
-    unknown: bool = False  # no task with its name is registered here
-    place: int = 0  # in the shared memory
-    marked: bool = False  # as started, in its row
-    started: bool = False
-    started_at: float = 0.0  # monotonic
-    seconds: float = 0.0  # that it ran
-    reported: bool = False  # its outcome has been passed to the completer
-    lost: bool = False  # its lease is lost: another worker may run it
-    cancel_requested: bool = field(init=False)
-    claim: tuple[UUID, UUID] = field(init=False)
+    place = 0  # in the shared memory
+    started = False
+    started_at = 0.0  # monotonic
+    seconds = 0.0  # that it ran
+    reported = False  # its outcome has been passed to the completer
+    lost = False  # its lease is lost: another worker may run it
     progress: str | None = None  # reported by the task and not yet written
     # An error of the task, and the delay until the next attempt after it; None if there must be none.
     decision: tuple[BaseException, Duration | None] | None = None
     error: BaseException | None = None  # what the task raised, until it is logged
 
-    def __post_init__(self) -> None:
-        self.cancel_requested = self.job.cancel_requested
-        self.claim = (self.job.id, self.job.token)
+    def __init__(self, job: ClaimedJob, kind: Kind = UNKNOWN, *, marked: bool = False) -> None:
+        self.job = job
+        self.kind = kind
+        self.coroutine = kind.coroutine
+        self.marked = marked  # as started, in its row
+        self.cancel_requested = job.cancel_requested
+        self.claim: Claim = (job.id, job.token)
 
     def lose(self) -> None:
         self.lost = True
@@ -79,9 +92,12 @@ class Counts:
     for_loop: int = 0
     running: int = 0  # started, and not yet settled
     running_in_threads: int = 0
+    running_in_loop: int = 0
     last_start: float = 0.0  # when a thread last started a job, monotonic
+    last_start_in_loop: float = 0.0
     finished: int = 0  # jobs that have run and are settled
     average: float = FIRST_AVERAGE  # run time of a thread's job, in seconds
+    loop_average: float = FIRST_LOOP_AVERAGE  # the same of a coroutine
     coroutine_queues: set[str] = field(default_factory=set)  # that have had coroutines
     plain_queues: set[str] = field(default_factory=set)  # that have had plain functions
 
@@ -100,84 +116,96 @@ class InHand:
     - The outcome is in the shared memory before the completer gets it, so a crash cannot lose it.
     - A job leaves the shared memory only after its outcome is committed, or after another process holds it.
     - The counts change last. Room for another claim appears only after the place in the shared memory is free, and
-      `finished` grows together with it, so that --max-jobs is never exceeded.
+      after `finished` has grown, so that --max-jobs is never exceeded.
 
-    `held` and `unmarked` are read without the lock: single operations on a dict are atomic.
+    `held` and `unmarked` are read without the lock: single operations on a dict are atomic. They are sets that keep the
+    order. Jobs come and go by the hundred, so one turn of the lock serves a group.
     """
 
     def __init__(self, held_jobs: HeldJobs) -> None:
         self.held_jobs = held_jobs
-        self.held: dict[Claim, Holding] = {}
-        self.unmarked: dict[Claim, Holding] = {}  # not yet marked as started in their rows
+        self.held: dict[Holding, bool] = {}
+        self.unmarked: dict[Holding, bool] = {}  # not yet marked as started in their rows
         self.counts = Counts()
         self.lock = threading.Lock()
 
-    def take(self, job: ClaimedJob, *, coroutine: bool, unknown: bool = False, marked: bool) -> Holding:
-        """Hold a job that was claimed."""
-        holding = Holding(job, coroutine, unknown)
-        holding.marked = marked
-        holding.place = self.held_jobs.add(holding.claim, job.lease)
-        self.held[holding.claim] = holding
-        if not marked:
-            self.unmarked[holding.claim] = holding
+    def take(self, holdings: Sequence[Holding]) -> None:
+        """Hold jobs that were claimed."""
+        for holding in holdings:
+            holding.place = self.held_jobs.add(holding.claim, holding.job.lease)
+            self.held[holding] = True
+            if not holding.marked:
+                self.unmarked[holding] = True
         counts = self.counts
         with self.lock:
-            counts.total += 1
-            counts.by_queue[job.queue] += 1
-            if coroutine:
-                counts.for_loop += 1
-                counts.coroutine_queues.add(job.queue)
-            else:
-                counts.for_threads += 1
-                counts.plain_queues.add(job.queue)
-        return holding
+            counts.total += len(holdings)
+            for holding in holdings:
+                queue = holding.job.queue
+                counts.by_queue[queue] += 1
+                if holding.coroutine:
+                    counts.for_loop += 1
+                    counts.coroutine_queues.add(queue)
+                else:
+                    counts.for_threads += 1
+                    counts.plain_queues.add(queue)
+
+    def find(self, claims: Iterable[Claim]) -> list[Holding]:
+        """Return the jobs of these claims that are held."""
+        wanted = set(claims)
+        return [holding for holding in list(self.held) if holding.claim in wanted] if wanted else []
 
     def mark(self, holding: Holding) -> None:
         """Note that a job is marked as started in its row."""
         holding.marked = True
-        self.unmarked.pop(holding.claim, None)
+        self.unmarked.pop(holding, None)
 
     def start(self, holding: Holding, timeout: float | None) -> None:
         """Note that a job starts to run."""
         holding.started = True
-        holding.started_at = time.monotonic()
-        deadline = 0.0 if timeout is None else holding.started_at + timeout
+        holding.started_at = now = time.monotonic()
+        deadline = 0.0 if timeout is None else now + timeout
         self.held_jobs.start(holding.place, holding.claim, holding.job.lease, deadline)
         counts = self.counts
         with self.lock:
             counts.running += 1
-            if not holding.coroutine:
+            if holding.coroutine:
+                counts.running_in_loop += 1
+                counts.last_start_in_loop = now
+            else:
                 counts.running_in_threads += 1
-                counts.last_start = time.monotonic()
+                counts.last_start = now
 
     def end(self, holding: Holding, settlement: Settlement) -> bool:
         """Note the outcome of a job; return False, and change nothing, if it has one already."""
+        now = time.monotonic()
         with self.lock:
             if holding.reported:
                 return False
             holding.reported = True
-        if ran := holding.started:
-            holding.seconds = time.monotonic() - holding.started_at
-        self.held_jobs.end(holding.place, settlement)
-        with self.lock:
+            if ran := holding.started:
+                holding.seconds = now - holding.started_at
+            self.held_jobs.end(holding.place, settlement)
             self._count_end(holding, ran)
         return True
 
-    def drop(self, holding: Holding) -> bool:
-        """Stop holding a job, which is settled or held by another process; return False if it was not held."""
-        self.unmarked.pop(holding.claim, None)
-        if self.held.pop(holding.claim, None) is None:
-            return False
-        self.held_jobs.remove(holding.place)
+    def drop(self, holdings: Iterable[Holding]) -> list[Holding]:
+        """Stop holding jobs, which are settled or held by another process; return those that were held."""
+        dropped = []
+        for holding in holdings:
+            self.unmarked.pop(holding, None)
+            if self.held.pop(holding, False):
+                self.held_jobs.remove(holding.place)
+                dropped.append(holding)
         counts = self.counts
         with self.lock:
-            if not holding.reported:
-                self._count_end(holding, ran=False)
-            counts.total -= 1
-            if holding.started:
-                counts.running -= 1
-                counts.finished += 1
-        return True
+            for holding in dropped:
+                if not holding.reported:
+                    self._count_end(holding, ran=False)
+                if holding.started:
+                    counts.running -= 1
+                    counts.finished += 1
+            counts.total -= len(dropped)  # last: the claimer reads the counts without the lock
+        return dropped
 
     def _count_end(self, holding: Holding, ran: bool) -> None:
         """Count a job that neither waits nor runs any more."""
@@ -185,11 +213,18 @@ class InHand:
         counts.by_queue[holding.job.queue] -= 1
         if holding.coroutine:
             counts.for_loop -= 1
+            if ran:
+                counts.running_in_loop -= 1
+                counts.loop_average = _average(counts.loop_average, holding.seconds)
         else:
             counts.for_threads -= 1
             if ran:
                 counts.running_in_threads -= 1
-                counts.average += 0.1 * (holding.seconds - counts.average)
+                counts.average = _average(counts.average, holding.seconds)
+
+
+def _average(known: float, newest: float) -> float:
+    return known + NEWEST * (min(newest, 2 * known + EXCESS) - known)
 
 
 class Starter:
@@ -215,7 +250,7 @@ class Starter:
         if not holding.marked:
             with self.marking:
                 if not holding.marked:  # another thread may have done it meanwhile
-                    following = [other for other in list(self.in_hand.unmarked.values()) if other is not holding]
+                    following = [other for other in list(self.in_hand.unmarked) if other is not holding]
                     self.mark([holding, *following[: self.threads - 1]])
         if not holding.marked:
             self.give_back([holding])

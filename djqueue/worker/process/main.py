@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import signal
@@ -20,11 +21,14 @@ from djqueue.worker.held_jobs import HeldJobs
 from djqueue.worker.messages import QUARANTINE, Drain, Order, Quiet, Report, SendSignal, Suspect, TakeJob, UpdateJobs
 from djqueue.worker.options import Options
 from djqueue.worker.os_process import resident_memory, title
+from djqueue.worker.plans import keep_plans
 from djqueue.worker.threads import VitalThread
 
 from .worker import Worker
 
 REPORT_INTERVAL = 1.0
+# New objects after which Python looks for cycles among them: those of a claim are not worth it.
+USUAL_THRESHOLD, LARGER_THRESHOLD = 700, 10_000
 
 
 def work(options: Options, memory: mmap.mmap, number: int, connection: Connection[Any, Any]) -> int:
@@ -32,7 +36,10 @@ def work(options: Options, memory: mmap.mmap, number: int, connection: Connectio
     title(f"worker {options.name or number + 1}")
     if number == QUARANTINE:
         options = replace(options, threads=1, max_jobs=None, takes_only=True)
-    worker = Worker(options, HeldJobs(memory, number), replaceable=True, fatal=exit_process)
+    gc.freeze()  # the project's modules stay as long as the process: they need not be looked through again and again
+    if gc.get_threshold()[0] == USUAL_THRESHOLD:  # the project has not chosen another
+        gc.set_threshold(LARGER_THRESHOLD, *gc.get_threshold()[1:])
+    worker = Worker(options, HeldJobs(memory, number), replaceable=True, keep_plans=keep_plans, fatal=exit_process)
 
     def drain(number: int, frame: FrameType | None) -> None:
         # It interrupts the claimer, which may hold a lock: another thread does what takes locks.

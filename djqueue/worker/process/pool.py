@@ -47,13 +47,15 @@ class Pool:
 
     def submit(self, holdings: list[Holding]) -> None:
         """Run jobs. Coroutines are marked as started here: the event loop must not wait for the database."""
-        if coroutines := [holding for holding in holdings if holding.coroutine and not holding.marked]:
-            self.starter.mark(coroutines)
+        coroutines = [holding for holding in holdings if holding.coroutine]
+        if unmarked := [holding for holding in coroutines if not holding.marked]:
+            self.starter.mark(unmarked)
+            self.completer.give_back(holding for holding in unmarked if not holding.marked)
+        if coroutines:
+            self.loop.submit([holding for holding in coroutines if holding.marked])
         for holding in holdings:
-            if holding.coroutine and not holding.marked:
-                self.completer.give_back([holding])
-            else:
-                (self.loop if holding.coroutine else self.threads).submit(holding)
+            if not holding.coroutine:
+                self.threads.submit(holding)
 
     def call(self, work: Callable[[], None]) -> None:
         """Call a function in one of the threads."""
@@ -148,11 +150,14 @@ class ThreadPool:
     def _run_job(self, holding: Holding, slot: Slot) -> None:
         settlement: Settlement | None = None
         try:
-            timeout = executor.timeout_of(holding.job)
+            timeout = executor.timeout_of(holding)
             if not self.starter.start(holding, timeout):
                 return
-            settlement = executor.execute(holding, lambda work: self.timeouts.call(slot, timeout, work, self.timed_out))
+            settlement = executor.execute(holding, self._within(slot, timeout) if timeout is not None else None)
         except BaseException as error:
             # Something that should not happen: without an outcome, the job would be held forever.
             settlement = settlement or executor.failed(holding, error)
         self.completer.report(holding, settlement)
+
+    def _within(self, slot: Slot, seconds: float) -> executor.Within:
+        return lambda work: self.timeouts.call(slot, seconds, work, self.timed_out)

@@ -55,6 +55,16 @@ class ClaimableQueues:
                 self.names_until = 0.0
             self.names += [name for name in queues if name and name not in self.names and self.options.consumes(name)]
 
+    def claim_from(self, queues: Iterable[str | None]) -> None:
+        """Claim from queues that were named by a wake-up, without looking for others; None is any queue.
+
+        Only if the last look found nothing: a queue that is named again and again would hide one that was named before.
+        """
+        named = [name for name in queues if name is not None and self.options.consumes(name)]
+        if named and None not in queues and self.is_fresh and not self.names:
+            self.names = sorted(named, key=list(self.options.queues).index) if self.options.queues else named
+            self.names_until = time.monotonic() + LOOK_AGAIN
+
     def look_again(self) -> None:
         """Forget which queues had something, unless finding that out is slow."""
         if not self.claim_marks.queues():

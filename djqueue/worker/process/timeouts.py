@@ -7,6 +7,7 @@ that was injected but not yet raised when the job ended is taken back.
 from __future__ import annotations
 
 import ctypes
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -48,18 +49,21 @@ class Slot:
 
 
 class Timeouts:
-    """A thread that checks every slot."""
+    """A thread that checks every slot while one of them has a deadline."""
 
     def __init__(self, fatal: Fatal) -> None:
         self.slots: list[Slot] = []
-        self.stopping = threading.Event()
+        # Wakes the thread. Unlike an Event, it leaves no lock behind if a timeout is raised in the thread that uses it.
+        self.armed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.stopping = False
         self.thread = VitalThread(self._run, "djqueue-timeouts", fatal)
 
     def start(self) -> None:
         self.thread.start()
 
     def stop(self) -> None:
-        self.stopping.set()
+        self.stopping = True
+        self.armed.put(None)
         self.thread.join()
 
     def call(self, slot: Slot, seconds: float | None, work: Callable[[], T], timed_out: Callable[[], None]) -> T:
@@ -74,6 +78,8 @@ class Timeouts:
         try:
             with slot.lock:
                 slot.deadline = time.monotonic() + seconds
+            if self.armed.empty():  # else the thread has yet to read the slots
+                self.armed.put(None)
             return work()
         finally:
             while True:
@@ -88,9 +94,12 @@ class Timeouts:
                 timed_out()
 
     def _run(self) -> None:
-        while not self.stopping.wait(RESOLUTION):
-            for slot in list(self.slots):
-                slot.fire()
+        while not self.stopping:
+            self.armed.get()
+            while not self.stopping and any(slot.deadline is not None for slot in list(self.slots)):
+                for slot in list(self.slots):
+                    slot.fire()
+                time.sleep(RESOLUTION)
 
 
 def _inject(thread_id: int, kind: type[BaseException] | None) -> None:

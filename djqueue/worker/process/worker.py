@@ -35,10 +35,17 @@ class Worker:
     """The thread that calls `run` is the claimer; every other method may be called by any thread."""
 
     def __init__(
-        self, options: Options, held_jobs: HeldJobs | None = None, *, replaceable: bool = False, fatal: Fatal
+        self,
+        options: Options,
+        held_jobs: HeldJobs | None = None,
+        *,
+        replaceable: bool = False,
+        keep_plans: Callable[[], None] = lambda: None,
+        fatal: Fatal,
     ) -> None:
         self.options = options
         self.replaceable = replaceable
+        self.keep_plans = keep_plans  # called by the threads that claim and settle
         self.outages = Outages(fatal)
         self.wakeup = threading.Event()
         self.draining = ""  # the reason
@@ -51,7 +58,7 @@ class Worker:
         self.in_hand = InHand(held_jobs or HeldJobs())
         self.budget = Budget(options, self.in_hand.counts)
         self.completer = Completer(
-            self.in_hand, self.budget, self.wakeup, self._call_in_pool, self._settled, self.outages, fatal
+            self.in_hand, self.budget, self.wakeup, self._call_in_pool, self._settled, keep_plans, self.outages, fatal
         )
         self.pool = Pool(options.threads, self.in_hand, self.completer, self._timed_out, self.outages, fatal)
         self.claimer = Claimer(options, self.in_hand, self.budget, self.pool, self.completer, self.wakeup, self.outages)
@@ -62,6 +69,7 @@ class Worker:
         self.outages.start()
         self.completer.start()
         self.pool.start()
+        self.keep_plans()
         if self.options.takes_only:
             self._wait_until_drained()
         else:
@@ -107,20 +115,19 @@ class Worker:
 
     def take(self, job: ClaimedJob) -> None:
         """Run a job that another process has claimed."""
-        holding = self.claimer.hold(job, marked=False)
+        holdings = self.claimer.hold([job], started=0)
         self.taken += 1
         self.report_now()
-        self.pool.call(partial(self.pool.submit, [holding]))
+        self.pool.call(partial(self.pool.submit, holdings))
 
     def update(self, cancelled: Iterable[Claim], lost: Iterable[Claim]) -> None:
         """Cancel jobs, and note those whose leases are lost."""
-        held = self.in_hand.held
-        for holding in filter(None, map(held.get, cancelled)):
+        for holding in self.in_hand.find(cancelled):
             if not holding.cancel_requested:
                 holding.cancel_requested = True
                 self.pool.cancel(holding)  # before waking it: a coroutine could end before it is cancelled
                 holding.wake_waiters()
-        for holding in filter(None, map(held.get, lost)):
+        for holding in self.in_hand.find(lost):
             if not holding.lost and not holding.reported:  # if it has ended, the completer will find out
                 holding.lose()
                 logger.warning("lease lost %s", _details(holding.job))
@@ -138,7 +145,7 @@ class Worker:
     def take_progress(self) -> dict[Claim, str]:
         """Return the progress that tasks have reported since the last call."""
         reported = {}
-        for holding in list(self.in_hand.held.values()):
+        for holding in list(self.in_hand.held):
             if (text := holding.progress) is not None:
                 reported[holding.claim] = text
                 if holding.progress is text:
@@ -154,7 +161,7 @@ class Worker:
             self.report_now()  # immediately: if this process dies first, another one sends the signal again
 
     def _settled(self) -> None:
-        """Called by the completer for each job whose outcome has committed."""
+        """Called by the completer when outcomes have committed."""
         if self.budget.is_spent:
             self.drain("--max-jobs reached")
         if not self.wakeup.is_set() and (self.claimer.alone or not self.in_hand.held or self.budget.is_low):
@@ -179,7 +186,7 @@ class Worker:
         while self.in_hand.held and time.monotonic() < self.deadline and not self.forced:
             self.wakeup.wait(0.05)
             self.wakeup.clear()
-        left = [holding for holding in list(self.in_hand.held.values()) if not holding.reported]
+        left = [holding for holding in list(self.in_hand.held) if not holding.reported]
         for holding in left:
             logger.warning("released while running %s", _details(holding.job))
         self.completer.give_back(left)

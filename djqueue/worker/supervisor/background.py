@@ -46,7 +46,13 @@ class Background:
         self.loops: list[Outages | Leases | PeriodicThread | Scheduler] = [self.outages, self.leases]
         if options.maintenance:
             # Each sweep on its own, so that a failure of one does not skip the others.
-            sweeps = [maintenance.sweep_done, maintenance.sweep_dead, maintenance.sweep_kv, maintenance.roll_up]
+            sweeps = [
+                maintenance.sweep_done,
+                maintenance.sweep_dead,
+                maintenance.sweep_kv,
+                maintenance.sweep_limits,
+                maintenance.roll_up,
+            ]
             reaping = Reaper(self.outages).periodic
             sweeping = [Periodic(sweep.__name__, sweep, SWEEP_INTERVAL) for sweep in [*sweeps, delete_old]]
             works += [reaping, *sweeping]

@@ -95,7 +95,7 @@ class Child:
             return
         self.silent = not self.silent
         if self.silent:
-            running = sum(entry.running for entry in self.held_jobs.read())
+            running = sum(1 for _ in self.held_jobs.read(running=True))
             logger.warning("process does not respond pid=%d seconds=%.0f running=%d", self.pid, silent_for, running)
         else:
             logger.info("process responds again pid=%d", self.pid)

@@ -175,9 +175,8 @@ class Children:
             if self.drain_until and now > self.drain_until:
                 logger.warning("process does not exit, killed pid=%d", child.pid)
                 child.kill(STOPPED)
-            overdue = [
-                entry for entry in child.held_jobs.read() if entry.deadline and now > entry.deadline + TIMEOUT_GRACE
-            ]
+            running = child.held_jobs.read(running=True)
+            overdue = [entry for entry in running if entry.deadline and now > entry.deadline + TIMEOUT_GRACE]
             if overdue:
                 child.blamed = frozenset(entry.claim[0] for entry in overdue)
                 jobs = ",".join(map(str, child.blamed))
@@ -311,7 +310,7 @@ class Children:
         now = time.monotonic()
         for child in living:
             assert child.status is not None
-            child.status.running = sum(entry.running for entry in child.held_jobs.read())
+            child.status.running = sum(1 for _ in child.held_jobs.read(running=True))
             child.status.silent_for = now - child.last_message_at if child.silent else 0.0
         return [child.status for child in living if child.status] + list(self.exited)
 

@@ -1,4 +1,5 @@
-"""Promotes jobs and fires schedules when they are due: sleeps until then, and wakes up if something is due earlier."""
+"""Promotes jobs, fires schedules and admits jobs when they are due: sleeps until then, and wakes up if something is due
+earlier."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from django.db import reset_queries
 
 from djqueue import maintenance, schedules
 from djqueue.conf import config
-from djqueue.core.channels import SCHEDULED
+from djqueue.core.channels import BLOCKED, SCHEDULED
 from djqueue.lifecycle import promote
 from djqueue.schedules.definition import Definition
 from djqueue.waiting.listener import listener
 from djqueue.worker.loops import Turns
 from djqueue.worker.outages import Outages, pause
 from djqueue.worker.threads import Fatal, VitalThread
+
+from .admitter import Admitter
 
 # Where every commit causes a wake-up: the shortest time between two queries.
 SHORTEST = 0.01
@@ -35,6 +38,7 @@ class Scheduler:
         self.outages = outages
         self.declared = declared
         self.synchronised = False
+        self.admitter = Admitter()
         self.turns = Turns()
         self.wakeup = threading.Event()
         self.stopping = threading.Event()
@@ -50,19 +54,27 @@ class Scheduler:
 
     def _run(self) -> None:
         failures = 0
-        with listener().watching(None, self.wakeup.set, channel=SCHEDULED):
-            while not self.stopping.wait(SHORTEST):
+        woken = True
+        with (
+            listener().watching(None, self.wakeup.set, channel=SCHEDULED),
+            listener().watching(None, self.wakeup.set, channel=BLOCKED) as blocked,
+        ):
+            # What is due at a time is done at that time; wake-ups may come with every commit.
+            while not self.stopping.wait(SHORTEST if woken else 0):
                 self.wakeup.clear()
+                if self.stopping.is_set():  # a stop() before the clear() would not end the wait
+                    break
+                self.admitter.notified(blocked.take_queues())
                 try:
                     with self.outages.watching("promoting and firing"):
                         wait = self._turn()
                 except Exception as error:
                     failures += 1
                     self.outages.failed("promoting and firing", error)
-                    self.wakeup.wait(pause(failures))
+                    woken = self.wakeup.wait(pause(failures))
                 else:
                     failures = 0
-                    self.turns.wait(self.wakeup, wait)
+                    woken = self.turns.wait(self.wakeup, wait)
                 reset_queries()
 
     def _turn(self) -> float:
@@ -72,9 +84,10 @@ class Scheduler:
             maintenance.promote()
             due_in = promote.due_in()
         slot_in = self._fire()
+        admission_in = self.admitter.turn()
         longest = LONGEST if listener().is_well else config().scheduler_interval
         wait = min([longest, *(wait for wait in (due_in, slot_in) if wait is not None)])
-        return wait if wait > 0 else LOCKED_ELSEWHERE
+        return min(wait if wait > 0 else LOCKED_ELSEWHERE, admission_in)
 
     def _fire(self) -> float | None:
         """Fire the schedules that are due; return the seconds until the next."""

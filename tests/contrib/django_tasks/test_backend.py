@@ -133,6 +133,13 @@ def test_results_are_read_asynchronously(database):
 
 
 @plain_databases
+def test_a_blocked_job_is_ready(database):
+    result = tasks.noop.enqueue()
+    rows(Job).update(status="blocked", limit_key="k")
+    assert task_backends["default"].get_result(result.id).status == TaskResultStatus.READY
+
+
+@plain_databases
 def test_a_missing_result(database):
     for missing in (str(uuid4()), "123", "", "x" * 100):
         with pytest.raises(TaskResultDoesNotExist):

@@ -23,7 +23,7 @@ from tests.tools import statements_sent
 
 from .tools import examined
 
-DOCS = Path(__file__).parents[3] / "docs" / "doctor.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "doctor.md"
 WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|LOCK|CREATE|ALTER|DROP)\b|FOR UPDATE|FOR SHARE", re.IGNORECASE)
 
 
@@ -165,7 +165,7 @@ def test_the_command_prints_a_block_for_each_finding_and_exits_with_1(database, 
         "  Start a worker with manage.py runworker.",
     ]
     assert blocks[1].startswith("! warning system_check\n  djqueue.W011: DJQUEUE['LEASE'] is 1 s")
-    assert text.endswith("Found 1 error and 1 warning. docs/doctor.md describes each.\n")
+    assert text.endswith("Found 1 error and 1 warning. docs/reference/doctor.md describes each.\n")
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -141,7 +141,7 @@ def test_a_coroutine_cancelled_while_a_hook_is_entered_leaves_it(around):
         assert hooks.entering.wait(10)
         handle.cancel()
         eventually(lambda: handle.job().cancel_requested)
-        eventually(lambda: next(iter(worker.worker.in_hand.held.values())).cancel_requested)
+        eventually(lambda: next(iter(worker.worker.in_hand.held)).cancel_requested)
         hooks.may_enter.set()
         assert handle.wait(10).record.status == "cancelled"
     assert "task" not in hooks.seen

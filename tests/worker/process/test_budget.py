@@ -34,6 +34,7 @@ def waiting_or_running(queue: str, threads: int = 0, loop: int = 0, **fields: ob
         "for_loop": loop,
         "running": threads + loop,
         "running_in_threads": threads,
+        "running_in_loop": loop,
         **known,
         **fields,
     }
@@ -43,7 +44,7 @@ CLAIMS = [
     # options, in hand, average run time, queues, what to claim
     ("long jobs: one per thread", {}, {}, LONG, ["a"], {"a": 4}),
     ("short jobs: work for 50 ms is claimed ahead", {}, {}, SHORT, ["a"], {"a": 4 + 200}),
-    ("very short jobs: at most 400 ahead", {}, {}, 0.0, ["a"], {"a": 4 + MOST_IN_HAND}),
+    ("very short jobs: not more than MOST_IN_HAND ahead", {}, {}, 0.0, ["a"], {"a": 4 + MOST_IN_HAND}),
     ("no queue has anything", {}, {}, LONG, [], {}),
     ("equal shares, the first queues get the remainder", {}, {}, LONG, ["a", "b", "c"], {"a": 2, "b": 1, "c": 1}),
     ("more queues than room", {"threads": 2}, {}, LONG, ["a", "b", "c"], {"a": 1, "b": 1}),
@@ -115,6 +116,46 @@ CLAIMS = [
         {"b": 10},
     ),
     ("no room for coroutines", {}, waiting_or_running("b", loop=COROUTINES), LONG, ["b"], {}),
+    (
+        "short coroutines: work for 50 ms is claimed ahead",
+        {},
+        waiting_or_running("b", loop=20, loop_average=SHORT, running_in_loop=0),
+        LONG,
+        ["b"],
+        {"b": COROUTINES + 50 - 20},
+    ),
+    (
+        "short coroutines behind one that blocks the loop: nothing is claimed ahead any more",
+        {},
+        waiting_or_running("b", loop=20, loop_average=SHORT, running_in_loop=1, last_start_in_loop=-1e9),
+        LONG,
+        ["b"],
+        {"b": COROUTINES - 20},
+    ),
+    (
+        "beside a mixed queue, short coroutines are not claimed ahead",
+        {},
+        waiting_or_running("b", loop=20, loop_average=SHORT, plain_queues={"c"}, coroutine_queues={"b", "c"}),
+        LONG,
+        ["b"],
+        {"b": COROUTINES - 20},
+    ),
+    (
+        "very short coroutines: more than half of what was claimed ahead is left",
+        {},
+        waiting_or_running("b", loop=301, loop_average=0.0, running_in_loop=0),
+        LONG,
+        ["b"],
+        {},
+    ),
+    (
+        "short coroutines behind as many long ones as may run: nothing is claimed ahead any more",
+        {},
+        waiting_or_running("b", loop=COROUTINES, loop_average=SHORT, last_start_in_loop=-1e9),
+        LONG,
+        ["b"],
+        {},
+    ),
     ("more than half of what was claimed ahead is left", {}, waiting_or_running("a", threads=150), SHORT, ["a"], {}),
     (
         "half of what was claimed ahead is left",
@@ -186,16 +227,51 @@ def test_how_many_claimed_jobs_are_marked_as_started(in_hand, average, wants, co
 
 
 @pytest.mark.parametrize(
-    ("in_hand", "is_stuck"),
+    ("in_hand", "are_stuck"),
     [
         pytest.param(waiting_or_running("a", threads=4, busy_for=9.0), False, id="nothing waits"),
         pytest.param({"for_threads": 6, "running_in_threads": 4, "busy_for": 0.1}, False, id="waits for a moment"),
         pytest.param({"for_threads": 6, "running_in_threads": 4, "busy_for": 0.6}, True, id="waits for too long"),
         pytest.param({"for_threads": 6, "running_in_threads": 3, "busy_for": 0.6}, False, id="a thread is free"),
+        pytest.param({"for_threads": 20, "running_in_threads": 4}, False, id="as many as are claimed"),
+        pytest.param({"for_threads": 21, "running_in_threads": 4}, True, id="claimed when jobs were shorter"),
     ],
 )
-def test_when_waiting_jobs_are_given_back(in_hand, is_stuck):
-    assert budget({}, in_hand).is_stuck is is_stuck
+def test_when_waiting_jobs_are_given_back(in_hand, are_stuck):
+    assert budget({}, in_hand).threads_are_stuck is are_stuck
+
+
+@pytest.mark.parametrize("threads", [1, 4, 64])
+@pytest.mark.parametrize("average", [0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.5, LONG])
+def test_what_is_claimed_is_not_given_back_at_once(threads, average):
+    """Else the same jobs would be claimed and given back without end; the threads are busy, and a queue is mixed."""
+    known = {"coroutine_queues": {"a"}, "plain_queues": {"a"}}
+    counts = waiting_or_running("a", threads=threads, **known)
+    found = budget({"threads": threads}, counts, average)
+    claimed = sum(found.wants(["a"], 0, COROUTINES).values()) or sum(found.wants(["a"], *found.room()).values())
+    counts["for_threads"] += claimed + found.room()[0]
+    assert not budget({"threads": threads}, counts, average).threads_are_stuck
+
+
+def test_a_moment_without_a_start_does_not_count():
+    """All threads may have waited for Python's lock while the claimer held it."""
+    at_once, soon = (
+        budget({}, waiting_or_running("a", threads=4, busy_for=seconds), SHORT).room()[0] for seconds in (0.0, 0.015)
+    )
+    assert at_once == soon == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_stuck"),
+    [
+        pytest.param({"running_in_loop": 100}, True, id="as many run as may"),
+        pytest.param({"running_in_loop": 99}, False, id="the loop has room"),
+        pytest.param({"running_in_loop": 100, "coroutine_queues": {"a"}, "plain_queues": {"b"}}, True, id="own queues"),
+        pytest.param({"running_in_loop": 100, "coroutine_queues": {"a"}, "plain_queues": {"a"}}, False, id="mixed"),
+    ],
+)
+def test_when_waiting_coroutines_are_given_back(fields, is_stuck):
+    assert budget({}, {"for_loop": 150, "last_start_in_loop": -1e9, **fields}).loop_is_stuck is is_stuck
 
 
 def test_a_process_that_has_run_its_jobs_is_spent():

@@ -19,6 +19,7 @@ from djqueue.models import DoneJob, Job
 from djqueue.waiting.listener import listener
 from djqueue.worker.options import Options
 from djqueue.worker.outages import Outages, is_outage
+from djqueue.worker.process.budget import COROUTINES
 from djqueue.worker.single_process import SingleProcess
 from djqueue.worker.threads import VitalThread
 from tests.tools import WITH_ROW_LOCKS, claim_one, eventually, in_thread, rows
@@ -130,6 +131,61 @@ def test_jobs_that_wait_behind_long_ones_are_given_back(database):
         tasks.double.using(queue="work").enqueue_many([call(n) for n in range(20)])
         queue.resume()
         eventually(lambda: rows(Job).filter(status="pending", attempts=0, started=False).count() == 20, 2)
+
+
+def test_jobs_that_are_longer_than_those_before_are_given_back(database):
+    """They were claimed by the hundred; another worker may have threads for them."""
+    queue = djqueue.Queue("work")
+    queue.pause()
+    with running(Options(threads=1)) as worker:
+        assert tasks.double.enqueue(1).wait(30).completed
+        worker.worker.in_hand.counts.average = 0.0005  # as if it had learnt that they are short
+        tasks.sleep.using(queue="work").enqueue_many([call(0.1) for _ in range(100)])
+        queue.resume()
+        eventually(lambda: rows(Job).filter(status="claimed").count() > 90, 10)
+        eventually(lambda: rows(Job).filter(status="pending", attempts=0, started=False).count() > 50, 10)
+        claims, done = worker.worker.claimer.queues.claims, rows(DoneJob).count()
+        eventually(lambda: rows(DoneJob).count() >= done + 10, 10)
+        assert worker.worker.claimer.queues.claims - claims <= 30, "it claims what it can start soon"
+
+
+@pytest.mark.databases("postgresql")
+def test_coroutines_that_wait_behind_long_ones_are_given_back(database):
+    """Another worker may have room for them."""
+    queue = djqueue.Queue("work")
+    queue.pause()
+    with running(Options(threads=1)) as worker:
+        assert tasks.adouble.enqueue(1).wait(30).completed
+        worker.worker.in_hand.counts.loop_average = 0.001  # as if it had learnt that they are short
+        handles = tasks.anap.using(queue="work").enqueue_many([call(6) for _ in range(COROUTINES + 20)])
+        queue.resume()
+        eventually(lambda: rows(Job).filter(status="pending", attempts=0, started=False).count() == 20, 5)
+        assert {handle.wait(30).record.attempts for handle in handles} == {1}
+
+
+@pytest.mark.databases("sqlite")
+def test_plain_jobs_run_beside_a_full_event_loop(database):
+    """Both kinds are in one queue, so what is claimed for the threads may be more coroutines."""
+    with running(Options(threads=4)) as worker:
+        assert tasks.double.enqueue(1).wait(30).completed
+        tasks.anap.enqueue_many([call(6) for _ in range(COROUTINES + 60)])
+        eventually(lambda: worker.worker.in_hand.counts.running_in_loop == COROUTINES, 10)
+        time.sleep(0.7)  # so that those that wait have waited for too long
+        claims = worker.worker.claimer.queues.claims
+        handles = tasks.double.using(priority=1).enqueue_many([call(n) for n in range(5)])
+        assert all(handle.wait(4).completed for handle in handles)
+        assert worker.worker.claimer.queues.claims - claims < 20
+
+
+def test_a_coroutine_with_a_bad_timeout_is_not_taken_back(database):
+    """Its row was changed by hand; it fails before it starts, and a drain must not look for it."""
+    with running(Options(threads=1)) as worker:
+        worker.worker.be_quiet(True)
+        handle = tasks.adouble.using(max_attempts=1).enqueue(1)
+        rows(Job).filter(id=handle.id).update(timeout=-1)
+        worker.worker.be_quiet(False)
+        assert handle.wait(30).record.status == "dead"
+        assert worker.worker.pool.take_back() == []
 
 
 def test_only_jobs_that_start_at_once_are_marked_as_started(database):

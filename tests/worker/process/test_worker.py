@@ -12,6 +12,7 @@ from decimal import Decimal
 
 import pytest
 from django.db import OperationalError, connections
+from django.db.backends.signals import connection_created
 
 import djqueue
 from djqueue import ModelReference, call, kv
@@ -250,7 +251,14 @@ def test_a_transaction_left_open_is_rolled_back_and_reported(database, caplog):
     assert after.status() == "done"
 
 
-@pytest.mark.parametrize("leave", [tasks.leave_a_transaction_open, tasks.leave_autocommit_off])
+@pytest.mark.parametrize(
+    "leave",
+    [
+        tasks.leave_a_transaction_open,
+        tasks.leave_a_transaction_open_beside_another_connection,
+        tasks.leave_autocommit_off,
+    ],
+)
 def test_the_next_job_on_the_thread_sees_no_transaction_that_was_left_open(database, leave):
     before = tasks.see_transaction.enqueue()
     left = leave.enqueue()
@@ -260,6 +268,31 @@ def test_the_next_job_on_the_thread_sees_no_transaction_that_was_left_open(datab
     assert after.job().result == before.job().result, "on the same thread, outside any transaction"
     assert left.status() == "done"
     assert kv.get("left") is None, "it was rolled back"
+
+
+def test_a_connection_whose_receiver_raised_is_cleaned_up_too(database, monkeypatch):
+    monkeypatch.setitem(connections[database].settings_dict, "CONN_MAX_AGE", 60)  # as runworker does
+    raised = []
+
+    def receiver(**kwargs):
+        if not raised and threading.current_thread().name.startswith("djqueue-run"):
+            raised.append(True)
+            raise ValueError("a receiver of the project")
+
+    connection_created.connect(receiver)
+    # The project connects its receivers first, when it is set up.
+    monkeypatch.setattr(connection_created, "receivers", connection_created.receivers[::-1])
+    connection_created.sender_receivers_cache.clear()
+    try:
+        before = tasks.see_transaction.using(max_attempts=1).enqueue()
+        tasks.leave_a_transaction_open.enqueue()
+        after = tasks.see_transaction.enqueue()
+        burst(threads=1)
+    finally:
+        connection_created.disconnect(receiver)
+        connection_created.sender_receivers_cache.clear()
+    assert before.status() == "dead"
+    assert after.job().result[1:] == [False, True], "outside any transaction"
 
 
 def test_a_task_is_notified_that_its_job_was_reaped(database):
@@ -546,7 +579,7 @@ def test_a_coroutine_that_waits_for_a_cancel_ends_as_cancelled(working, database
 def test_a_coroutine_cannot_end_between_the_wake_up_and_its_cancel(working, database):
     handle = tasks.await_for_cancel.enqueue(None)
     eventually(lambda: kv.get("waiting"))
-    [holding] = working.worker.in_hand.held.values()
+    [holding] = working.worker.in_hand.held
     eventually(lambda: vars(holding).get("waiters"))
 
     def let_the_loop_run() -> None:
@@ -565,7 +598,7 @@ def test_a_task_that_waits_for_a_cancel_runs_into_its_timeout(working, database)
 def test_a_task_that_waits_for_a_cancel_learns_that_its_lease_is_lost(working, database):
     handle = tasks.wait_for_cancel.using(max_attempts=1).enqueue(None)
     eventually(lambda: kv.get("waiting"))
-    [holding] = working.worker.in_hand.held.values()
+    [holding] = working.worker.in_hand.held
     working.worker.update([], [holding.claim])
     assert handle.wait(5).record.errors[0]["exception"] == "djqueue.exceptions.LeaseLost"
 
@@ -582,7 +615,7 @@ def test_a_timeout_after_the_end_of_the_tasks_code_changes_nothing(working, data
     """It comes while the connections of the task are being closed."""
     handle = task.using(timeout=1).enqueue()
     assert closing.begun.wait(20)
-    [holding] = working.worker.in_hand.held.values()
+    [holding] = working.worker.in_hand.held
     eventually(lambda: time.monotonic() > holding.started_at + 1.5)
     closing.go_on.set()
     record = handle.wait(10).record
@@ -594,7 +627,7 @@ def test_a_cancel_after_the_end_of_a_coroutine_changes_nothing(working, database
     handle = tasks.aclose_late.enqueue()
     assert closing.begun.wait(20)
     handle.cancel()
-    [holding] = working.worker.in_hand.held.values()
+    [holding] = working.worker.in_hand.held
     eventually(lambda: holding.cancel_requested)
     arrived = threading.Event()
     working.worker.pool.loop.loop.call_soon_threadsafe(arrived.set)  # behind the cancel
