@@ -115,7 +115,7 @@ def set_up() -> None:
         INSTALLED_APPS=[app for app in of_tests.INSTALLED_APPS if app != "tests.app"],
         MIDDLEWARE=of_tests.MIDDLEWARE[1:],
         TEMPLATES=of_tests.TEMPLATES,
-        ROOT_URLCONF="example_project.urls",
+        ROOT_URLCONF="tests.urls",
         STATIC_URL="/static/",
         SECRET_KEY="benchmark",
         USE_TZ=True,

@@ -45,7 +45,7 @@ def main() -> None:
     from djqueue.core.options import NO_CALL_OPTIONS
     from djqueue.lifecycle.enqueue import prepare
     from djqueue.worker.process import executor
-    from djqueue.worker.process.in_hand import Holding
+    from djqueue.worker.process.in_hand import Holding, Kind
 
     @djqueue.task(name="bench.nothing")
     def nothing(n: int) -> None: ...
@@ -55,14 +55,14 @@ def main() -> None:
 
     nothing.enqueue(1)
     [job] = djqueue.Queue("default").claim()
-    holding = Holding(job)
+    holding, coroutine = Holding(job, Kind(nothing.func)), Holding(job, Kind(anothing.func, coroutine=True))
 
     def run_plain() -> None:
-        executor.call(nothing.func, holding, lambda work: work())
+        executor.call(holding)
 
     async def run_coroutines(count: int) -> None:
         for _ in range(count):
-            await executor.aexecute(holding, None)
+            await executor.aexecute(coroutine, None)
 
     for name, given in {"without hooks": [], "with one hook": ["benchmarks.hooks.headers"]}.items():
         with override_settings(DJQUEUE={"HEADERS": given} if given else {}):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
+
+from django.db import connection
 
 import djqueue
 
@@ -37,3 +40,18 @@ def medium(seconds: float) -> float:
 @djqueue.task
 def long(seconds: float) -> float:
     return take(seconds)
+
+
+@djqueue.task
+def counted(seconds: float) -> float:
+    """Note the run in the file BENCHMARK_RUNS, with a database connection as most tasks have, and return its start."""
+    started = time.time()
+    with open(os.environ["BENCHMARK_RUNS"], "ab", buffering=0) as runs:
+        runs.write(djqueue.current_job().id.bytes)  # one append, which is atomic
+    connection.ensure_connection()
+    time.sleep(seconds)
+    return started
+
+
+@djqueue.task(limit=djqueue.Limit("bounded:{key}", concurrency=1_000_000))
+def bounded(key: object, n: int = 0) -> None: ...

@@ -139,7 +139,7 @@ def is_busy() -> bool:
 
     return any(
         statements().fetch(f"SELECT 1 FROM djqueue_job WHERE status = '{status}' AND task <> 'nobody.knows' LIMIT 1")
-        for status in ("pending", "claimed")
+        for status in ("blocked", "pending", "claimed")
     )
 
 
