@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import django
 import environ
 
 BASE_DIR = Path(__file__).resolve().parent
@@ -24,9 +25,11 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "djqueue",
     "example_project.shop",
+    "example_project.demo",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "example_project.shop.middleware.content_security_policy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -44,6 +47,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "example_project.demo.login.shown",
             ]
         },
     }
@@ -62,6 +66,21 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 
 DJQUEUE = {
     "QUEUES": {
-        "email": {"max_attempts": 5, "backoff_base": 0.1},
+        "mail": {"max_attempts": 5, "backoff_base": 1},
     },
+    "SHUTDOWN_GRACE": env.float("SHUTDOWN_GRACE", default=30),
 }
+
+# Mails are written to files in this folder; without it, they are discarded.
+MAIL_FOLDER = env("MAIL_FOLDER", default="")
+MAIL_BACKEND = f"django.core.mail.backends.{'filebased' if MAIL_FOLDER else 'dummy'}.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": MAIL_BACKEND, "OPTIONS": {"file_path": MAIL_FOLDER} if MAIL_FOLDER else {}}}
+else:
+    EMAIL_BACKEND, EMAIL_FILE_PATH = MAIL_BACKEND, MAIL_FOLDER
+DEFAULT_FROM_EMAIL = "The tea shop <shop@example.com>"
+
+# Where the shop sends its orders: a partner's server, which is played by this site itself.
+PARTNER_URL = env("PARTNER_URL", default="http://127.0.0.1:8000/partner/")
+# Slow work is played by sleeping. 1 is the usual pace, 0 does not sleep.
+SHOP_PACE = env.float("SHOP_PACE", default=1.0)

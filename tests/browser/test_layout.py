@@ -10,6 +10,7 @@ from tests.factories import (
     DoneJobFactory,
     JobFactory,
     KVFactory,
+    LimitKeyFactory,
     QueueStateFactory,
     ScheduleFactory,
     WorkerFactory,
@@ -73,8 +74,11 @@ def long_rows(server):
         ),
         "schedule": ScheduleFactory(name=f"every {WORD[:200]}", task=TASK, args=[WORD], queue=QUEUE, problem=ERROR),
         "kv": KVFactory(key=WORD[:250], value={"a": WORD}),
+        "limitkey": LimitKeyFactory(key=WORD[:250], concurrency=1000, rate=10.0, burst=100, held_until=ago(-6000)),
     }
     JobFactory(**job | waiting | {"status": "scheduled", "run_at": ago(-700_000)})
+    for status in ("pending", "blocked"):
+        JobFactory(**job | waiting | {"status": status, "limit_key": WORD[:250]})
     for task in ("shop.charge", "tests.app.tasks.add"):
         call = {"task": task, "args": [WORD], "kwargs": {"a_long_name": "a text of several words, and more"}}
         JobFactory(**call)
@@ -105,6 +109,7 @@ def visit_every_page(visitor, pks, check) -> None:
         check(path.partition("?")[0].strip("/").replace("/", "-") + ("-filtered" if "?" in path else ""))
     confirmations = {"job": ["Cancel", "Change priority or time"], "deadjob": ["Requeue", "Delete"]}
     confirmations |= {"donejob": ["Enqueue again"], "worker": ["Quiet", "Drain"]}
+    confirmations |= {"limitkey": ["Hold", "Release", "Set numbers", "Clear numbers"]}
     confirmations["deadjob"] += ["Requeue with other arguments"]
     waiting = Job.objects.using("postgresql").get(status="scheduled").pk
     for model, buttons in confirmations.items():

@@ -70,9 +70,9 @@ class Visitor:
     def shows(self, text: str) -> bool:
         return text in self.page.inner_text("body")
 
-    def reads(self, text: str, *, reloading: bool = False) -> None:
-        """Wait until the current or the next page contains the text."""
-        for _ in range(100):
+    def reads(self, text: str, *, reloading: bool = False, patience: int = 10) -> None:
+        """Wait until the current or the next page contains the text, for about this many seconds."""
+        for _ in range(10 * patience):
             if self.shows(text):
                 return
             self.page.wait_for_timeout(100)

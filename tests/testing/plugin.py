@@ -25,7 +25,7 @@ def install(folder: Path) -> None:
     (info / "RECORD").write_text("".join(f"{path},,\n" for path in modules))
 
 
-def run_pytest(scratch: Path, *arguments: str, cwd: Path = ROOT, **environment: str) -> str:
+def run_pytest(scratch: Path, *arguments: str, cwd: Path = ROOT, timeout: float = 100, **environment: str) -> str:
     """Return the output. Raise AssertionError if a test fails."""
     plugins = scratch / "plugins"
     if not plugins.exists():
@@ -36,7 +36,7 @@ def run_pytest(scratch: Path, *arguments: str, cwd: Path = ROOT, **environment: 
         env=os.environ | {"PYTHONPATH": f"{cwd}:{ROOT}:{plugins}"} | environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=timeout,
         check=False,
     )
     output = done.stdout + done.stderr

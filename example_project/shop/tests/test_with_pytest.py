@@ -1,33 +1,47 @@
-"""The shop's tests with pytest and djqueue's fixtures: `pytest --ds=example_project.settings example_project`."""
+"""Tests with pytest and djqueue's fixtures: `pytest --ds=example_project.settings example_project`."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import djqueue
 from djqueue import testing
 from example_project.shop.models import Order
-from example_project.shop.tasks import charge, send_welcome
+from example_project.shop.tasks import charge, recount_sales
+
+from .tools import make_order
 
 
-def test_jobs_are_captured(djqueue_jobs):
-    send_welcome.enqueue("ada@example.com")
-    charge.using(delay=60).enqueue(1)
-    assert [(job.task, job.args) for job in djqueue_jobs] == [
-        (send_welcome.name, ["ada@example.com"]),
-        (charge.name, [1]),
-    ]
+@pytest.fixture(autouse=True)
+def _without_delays(settings: Any):
+    settings.SHOP_PACE = 0
 
 
-def test_jobs_run_in_the_transaction_of_the_test(db):
-    order = Order.objects.create(email="ada@example.com", total="9.90")
-    charge.enqueue(order.pk)
-    testing.advance(2)
+def test_jobs_are_captured(djqueue_jobs: list[djqueue.JobRecord]):
+    order = make_order()
+    recount_sales.using(delay=60).enqueue()
+    assert [(job.task, job.args) for job in djqueue_jobs] == [(charge.name, [order.pk]), (recount_sales.name, [])]
+
+
+@pytest.mark.django_db
+def test_jobs_run_in_the_transaction_of_the_test():
+    order = make_order()
+    testing.run_pending()
     order.refresh_from_db()
-    assert order.paid
+    assert order.status == Order.Status.PAID
 
 
-def test_jobs_run_at_once(djqueue_eager):
-    assert send_welcome.enqueue("ada@example.com").status() == "done"
+@pytest.mark.usefixtures("djqueue_eager")
+def test_jobs_run_at_once():
+    assert recount_sales.enqueue().status() == "done"
 
 
-def test_jobs_run_in_a_worker(djqueue_worker):
-    order = Order.objects.create(email="ada@example.com", total="9.90")
-    assert charge.enqueue(order.pk).wait(timeout=20).completed
+@pytest.mark.usefixtures("djqueue_worker")
+def test_jobs_run_in_a_worker():
+    order = make_order()
+    assert order.payment_job
+    assert djqueue.wait(order.payment_job, timeout=20).completed
     order.refresh_from_db()
-    assert order.paid
+    assert order.status == Order.Status.PAID
