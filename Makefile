@@ -4,16 +4,21 @@ VENV ?= .venv
 # The Django to test against, such as "Django>=6.1,<6.2"; by default, the newest that supports this Python.
 DJANGO ?= Django
 PYTEST_ARGS ?=
+DEMO_ARGS ?=
 PROCESS_TESTS ?= tests/processes
 
 BIN = $(VENV)/bin
 EXTRAS = dev$(if $(DJQUEUE_TEST_MYSQL_URL),$(comma)mysql)
 comma = ,
 READY = $(VENV)/.ready-$(if $(DJQUEUE_TEST_MYSQL_URL),mysql,dev)
-READY_DEMO = $(VENV)/.ready-demo
+# The driver for the database of `make demo DATABASE_URL=…`; SQLite needs none.
+DRIVER = $(if $(filter postgres%,$(DATABASE_URL)),postgres)$(if $(filter mysql%,$(DATABASE_URL)),mysql)
+READY_DEMO = $(VENV)/.ready-demo$(addprefix -,$(DRIVER))
 READY_BROWSER = $(VENV)/.ready-browser
+READY_DOCS = $(VENV)/.ready-docs
+READY_PACKAGING = $(VENV)/.ready-packaging
 
-.PHONY: test matrix test-processes test-browser demo lint benchmark clean
+.PHONY: test matrix test-processes test-browser test-packaging demo lint hooks docs benchmark dist version clean
 
 test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB if DJQUEUE_TEST_MYSQL_URL is set
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -27,9 +32,11 @@ test-processes: $(READY)  ## the long tests, which start, kill and stop real wor
 test-browser: $(READY_BROWSER)  ## the admin in Chromium, with a worker; screenshots in tests/screenshots
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
 
-demo: $(READY_DEMO)  ## a few jobs of the example project, on SQLite
-	$(BIN)/python manage.py migrate --verbosity 0
-	$(BIN)/python manage.py demo
+test-packaging: $(READY_PACKAGING)  ## the sdist and the wheel in environments of their own, the tutorial, the workflows
+	$(BIN)/python -m pytest -m packaging tests/packaging $(PYTEST_ARGS)
+
+demo: $(READY_DEMO)  ## the example shop with a worker and traffic, on SQLite or on DATABASE_URL, until Ctrl-C
+	@DJANGO_SETTINGS_MODULE=example_project.settings $(BIN)/python manage.py demo $(DEMO_ARGS)
 
 lint: $(READY)  ## style, types, import contracts, migrations
 	$(BIN)/ruff check .
@@ -38,7 +45,15 @@ lint: $(READY)  ## style, types, import contracts, migrations
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check
 
-benchmark: $(READY)  ## the worker; enqueues, claims, settlements and the admin beside a million rows; on a PostgreSQL of its own
+hooks: $(READY_PACKAGING)  ## install the git hook of pre-commit
+	$(BIN)/pre-commit install
+
+docs: $(READY_DOCS)  ## the documentation as HTML, in docs/_build/html; warnings and broken links are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --fresh-env --quiet -c docs -d docs/_build/doctrees . docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+benchmark: $(READY)  ## a quick comparison with pgqueuer; the worker; enqueues, claims, settlements and the admin beside a million rows; on a PostgreSQL of its own
+	$(BIN)/python -m benchmarks compare --quick
 	$(BIN)/python -m benchmarks.worker
 	$(BIN)/python -m benchmarks.pickup
 	$(BIN)/python -m benchmarks.statistics
@@ -46,12 +61,21 @@ benchmark: $(READY)  ## the worker; enqueues, claims, settlements and the admin 
 	$(BIN)/python -m benchmarks.depth
 	$(BIN)/python -m benchmarks.admin
 
-clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+dist: $(READY_PACKAGING)  ## the sdist and the wheel, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
+version:  ## print the version
+	@sed -n 's/^__version__ = "\(.*\)"$$/\1/p' djqueue/__init__.py
+
+clean:
+	rm -rf $(VENV) .peers benchmark-results dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# If it cannot be made, as on Debian without python3-venv, nothing may be left that the next run takes for an environment.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "djqueue needs Python 3.11 or newer, this is " + sys.version)'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(READY): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]' '$(DJANGO)'
@@ -63,6 +87,15 @@ $(READY_BROWSER): $(READY) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS),browser]' '$(DJANGO)'
 	touch $@
 
+$(READY_PACKAGING): $(READY) pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS),packaging]' '$(DJANGO)'
+	touch $@
+
 $(READY_DEMO): $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[example]'
+	@echo "Installing Django and djqueue in $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[example$(addprefix $(comma),$(DRIVER))]'
+	@touch $@
+
+$(READY_DOCS): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	touch $@

@@ -1,0 +1,23 @@
+"""Compare the output that a page shows with the real one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+
+def missing_line(shown: Sequence[str], real: str) -> str | None:
+    """Return the first line that is shown but does not come, or None. The order counts; more lines may come."""
+    rest = iter(plain(real).splitlines())
+    for line in shown:
+        pattern = re.compile(".*".join(re.escape(part) for part in line.strip().split("...")))
+        if pattern.pattern in ("", ".*"):
+            continue
+        if not any(pattern.fullmatch(candidate.strip()) for candidate in rest):
+            return line
+    return None
+
+
+def plain(text: str) -> str:
+    """Return the text without colours and carriage returns, with ^C on a line of its own."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "").replace("^C", "^C\n")
