@@ -23,6 +23,10 @@ from djqueue.sql import statements
 WITH_ROW_LOCKS = ("postgresql", "postgresql_pool", "postgresql_bound", "postgresql_repeatable", "mysql")
 
 
+# Seconds to wait for what must happen: on a busy machine a commit or the start of a process may take many of them.
+PATIENCE = 60.0
+
+
 def rows(model: Any) -> Any:
     return model._base_manager.using(config().database)
 
@@ -58,13 +62,40 @@ def statements_sent() -> Iterator[list[str]]:
             sent.append(sql)
 
 
-def eventually(look: Callable[[], Any], seconds: float = 10.0) -> Any:
+def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Look until there is something; what other processes do has no event to wait for."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
     return found
+
+
+def waits_for_a_lock(database: str) -> bool:
+    """Whether a session of this PostgreSQL or MariaDB database waits for a lock, asked on another connection."""
+    if database == "mysql":
+        sql = """SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p
+                 ON p.id = t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"""
+    else:
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+    def ask() -> bool:
+        with connections[database].cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchone()[0] > 0
+
+    return in_thread(ask)
+
+
+def notifications(listening: Any) -> list[str]:
+    """Return what was notified before now: a connection hears of commits in their order, its own among them."""
+    listening.connection.execute("NOTIFY djqueue_pending, 'the last one'")
+    found = []
+    for one in listening.connection.notifies(timeout=PATIENCE):
+        if one.payload == "the last one":
+            return sorted(found)
+        found.append(f"{one.channel}:{one.payload}")
+    raise AssertionError("the last notification did not arrive")
 
 
 def in_thread(work: Callable[..., Any], *args: Any) -> Any:

@@ -85,7 +85,7 @@ def test_the_numbers_are_right_while_two_workers_run_and_afterwards(scrape, data
             )
 
         eventually(is_over, 60)
-        djqueue.wait(doubles[-1].id, 10)
+        djqueue.wait(doubles[-1].id, 60)
         last = scrape()
         assert value(last, "workers") == 2
     for earlier, later in zip(seen, [*seen[1:], last], strict=True):

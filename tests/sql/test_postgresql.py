@@ -16,7 +16,7 @@ from djqueue.core.uuid7 import uuid7
 from djqueue.models import DeadJob, Job
 from djqueue.sql.columns import MAX_ERRORS, MAX_WORKER_IDS
 from tests.app.tasks import add
-from tests.tools import claim_one, eventually, in_thread, places, rows
+from tests.tools import claim_one, eventually, in_thread, notifications, places, rows
 
 LIKE_POSTGRESQL = ("postgresql", "postgresql_bound")
 
@@ -28,7 +28,7 @@ def notified(database) -> Iterator[Callable[[], list[str]]]:
     with listening.cursor() as cursor:
         for channel in ("djqueue_pending", "djqueue_scheduled", "djqueue_ended"):
             cursor.execute(f"LISTEN {channel}")
-    yield lambda: sorted(f"{n.channel}:{n.payload}" for n in listening.connection.notifies(timeout=0.2))
+    yield lambda: notifications(listening)
     listening.close()
 
 

@@ -17,12 +17,13 @@ from djqueue.conf import config
 from djqueue.core.channels import ENDED, PENDING
 from djqueue.lifecycle import claim as claiming
 from djqueue.waiting import listener as listening
-from djqueue.waiting.wakeup_sources import SAFETY_POLL, Listen
+from djqueue.waiting import wakeup_sources
+from djqueue.waiting.wakeup_sources import Listen
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory, DoneJobFactory, JobFactory, ago
-from tests.tools import claim_one, eventually, in_thread
+from tests.tools import claim_one, eventually, in_thread, notifications
 
-SOON = 10  # seconds within which everything here must happen; other tests measure how fast
+SOON = 60  # seconds within which everything here must happen; other tests measure how fast
 
 
 @pytest.fixture
@@ -40,6 +41,12 @@ def beside():
             return pool.submit(run)
 
         yield start
+
+
+@pytest.fixture
+def notified_only(monkeypatch):
+    """On PostgreSQL, nothing wakes a waiter within the test but a notification."""
+    monkeypatch.setattr(wakeup_sources, "SAFETY_POLL", 100 * SOON)
 
 
 def until_waiting(count: int = 1) -> None:
@@ -179,18 +186,16 @@ def test_a_bad_timeout_is_an_error(database):
 
 
 @pytest.mark.databases("postgresql", "postgresql_pool", "sqlite", "mysql")
-def test_two_hundred_waiters_share_one_connection(database, configure):
+def test_two_hundred_waiters_share_one_connection(database, configure, notified_only):
     configure(POLL_INTERVAL=0.1)
     until_gone()
     before = sessions(database)
-    delays = []
-    for _ in range(3):  # the safety poll may come in one of them
+    for _ in range(3):
         handle = add.enqueue(1)
-        woken: list[float] = []
+        woken: list[bool] = []
 
         def wait(handle=handle, woken=woken) -> None:
-            assert handle.wait(SOON).completed
-            woken.append(time.monotonic())
+            woken.append(handle.wait(SOON).completed)
 
         threads = [threading.Thread(target=wait) for _ in range(200)]
         for thread in threads:
@@ -200,13 +205,9 @@ def test_two_hundred_waiters_share_one_connection(database, configure):
         if database.startswith("postgresql"):
             assert len(sessions(database) - before) == 1
         claim_one().ack()
-        ended = time.monotonic()
         for thread in threads:
             thread.join(SOON)
-        assert len(woken) == 200
-        delays.append(statistics.median(woken) - ended)
-    if database == "postgresql":
-        assert min(delays) < SAFETY_POLL / 4  # they were notified
+        assert woken == [True] * 200
 
 
 def sessions(database: str) -> set[int]:
@@ -286,8 +287,8 @@ class CountingQueue(djqueue.Queue):
 
 
 @pytest.fixture
-def fresh_listener(database, configure, monkeypatch):
-    """A listener that has just been opened, so that its next safety poll is ten seconds away."""
+def fresh_listener(database, configure, monkeypatch, notified_only):
+    """A listener that has just been opened."""
     configure(POLL_INTERVAL=0.05)
     monkeypatch.setattr(listening, "LINGER", 0.01)
     until_gone()
@@ -299,7 +300,7 @@ def fresh_listener(database, configure, monkeypatch):
 
 @pytest.mark.parametrize("wake", WAKES)
 def test_every_transition_to_pending_wakes_a_claimer(fresh_listener, beside, wake):
-    """Within two seconds; on PostgreSQL by NOTIFY alone, since its safety poll would take ten."""
+    """On PostgreSQL by NOTIFY alone."""
     add.enqueue(1)
     job = claim_one()
     dead = DeadJobFactory().pk
@@ -307,9 +308,7 @@ def test_every_transition_to_pending_wakes_a_claimer(fresh_listener, beside, wak
     claim = beside(queue.claim_wait, SOON)
     eventually(lambda: queue.claims >= 2)  # once before it was registered with the listener, once after
     WAKES[wake](job, dead)
-    woken_from = time.monotonic()
     assert len(claim.result()) == 1
-    assert time.monotonic() - woken_from < 2
 
 
 @pytest.mark.databases("postgresql")
@@ -347,9 +346,7 @@ def test_a_job_that_ends_before_the_process_listens_to_it_is_not_missed(database
         return listen_to(self, channels)
 
     monkeypatch.setattr(Listen, "listen_to", end_and_listen)
-    started = time.monotonic()
     assert handle.wait(SOON).completed
-    assert time.monotonic() - started < SAFETY_POLL / 2
 
 
 def test_wait_for_jobs_returns_at_once_with_a_backlog(database):
@@ -373,7 +370,7 @@ def test_wait_for_jobs_is_woken_by_any_queue(database, configure, beside):
 def test_claim_wait_returns_nothing_at_its_timeout(database):
     start = time.monotonic()
     assert djqueue.Queue("default").claim_wait(0.1) == []
-    assert 0.1 <= time.monotonic() - start < 5
+    assert 0.1 <= time.monotonic() - start < 30
 
 
 def test_claim_wait_takes_limit_and_lease(database, beside):
@@ -409,7 +406,7 @@ def test_claim_wait_polls_without_notify(database, configure, beside):
         claim_one().ack()
         assert wait.result().completed
         add.enqueue(1)
-        assert list(connections["postgresql_repeatable"].connection.notifies(timeout=0.1)) == []
+        assert notifications(connections["postgresql_repeatable"]) == []
     connections["postgresql_repeatable"].close()
 
 
@@ -500,7 +497,7 @@ def test_an_in_memory_database_is_polled_by_the_caller(database, settings):
     [job] = claiming.claim({"default": 1})
     assert djqueue.Queue("default").claim_wait(0.05) == []
     job.ack()
-    assert handle.wait(5).completed
+    assert handle.wait(SOON).completed
     assert djqueue.maintenance.sweep_done(0) == 1
 
 
@@ -537,7 +534,7 @@ def test_a_thread_that_could_not_be_started_is_tried_again(database, monkeypatch
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start"):
         djqueue.wait(row.pk, 1)
-    assert djqueue.wait(row.pk, 5).completed
+    assert djqueue.wait(row.pk, SOON).completed
     assert not listening.listener().waiters
 
 
@@ -558,7 +555,7 @@ def test_a_listener_that_cannot_start_leaves_no_connection_behind(database, monk
 
     monkeypatch.setattr(wakeup_sources, "private_connection", refuse_the_second)
     with pytest.raises(OperationalError, match="too many clients"):
-        add.enqueue(1).wait(5)
+        add.enqueue(1).wait(SOON)
     until_gone()
     assert all(connection is None or connection.connection is None for connection in made)
 
@@ -573,7 +570,7 @@ def test_an_async_wait_on_an_in_memory_database_lets_others_work(database, setti
 
     async def scene() -> None:
         handle = await add.aenqueue(1)
-        waiting = asyncio.create_task(handle.await_(5))
+        waiting = asyncio.create_task(handle.await_(SOON))
         await asyncio.sleep(0.05)
         [job] = await djqueue.Queue("default").aclaim()
         await job.aack()

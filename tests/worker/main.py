@@ -1,7 +1,8 @@
 """`manage.py runworker` on a test database: `python -m tests.worker.main ALIAS NAME [arguments …]`.
 
 DJQUEUE_TEST_OPTIONS is more of DJQUEUE, as JSON; DJQUEUE_TEST_EVENTS a file that gets a line for every signal,
-job_completed after DJQUEUE_TEST_SLOW seconds.
+job_completed when the file DJQUEUE_TEST_GATE exists; DJQUEUE_TEST_CONSTANTS other values for constants of djqueue, as
+JSON: {"djqueue.worker.process.budget.STUCK_AFTER": 600}.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import sys
 import time
+from importlib import import_module
 
 import django
 from django.conf import settings
@@ -25,14 +27,22 @@ def write_events(path: str) -> None:
 
     def receiver(event: str):
         def receive(id, attempt, **kwargs):  # noqa: A002
-            if "DJQUEUE_TEST_SLOW" in os.environ and event == "completed":
-                time.sleep(float(os.environ["DJQUEUE_TEST_SLOW"]))
+            if "DJQUEUE_TEST_GATE" in os.environ and event == "completed":
+                while not os.path.exists(os.environ["DJQUEUE_TEST_GATE"]):
+                    time.sleep(0.05)
             os.write(file, f"{event} {id} {attempt} {os.getpid()}\n".encode())
 
         return receive
 
     for event in EVENTS:
         getattr(signals, f"job_{event}").connect(receiver(event), weak=False)
+
+
+def set_constants(values: dict[str, float]) -> None:
+    for path, value in values.items():
+        module, _, name = path.rpartition(".")
+        assert hasattr(import_module(module), name), path
+        setattr(import_module(module), name, value)
 
 
 if __name__ == "__main__":
@@ -48,10 +58,7 @@ if __name__ == "__main__":
         settings.INSTALLED_APPS += ["tests.worker", *os.environ.get("DJQUEUE_TEST_APP", "").split()]
     settings.DEBUG = "DJQUEUE_TEST_DEBUG" in os.environ
     django.setup()
-    if "DJQUEUE_TEST_IMPORT_WITHIN" in os.environ:
-        from djqueue.worker.supervisor import supervisor
-
-        supervisor.IMPORT_WITHIN = float(os.environ["DJQUEUE_TEST_IMPORT_WITHIN"])
+    set_constants(json.loads(os.environ.get("DJQUEUE_TEST_CONSTANTS", "{}")))
     if "DJQUEUE_TEST_EVENTS" in os.environ:
         write_events(os.environ["DJQUEUE_TEST_EVENTS"])
     if "DJQUEUE_TEST_REMIND_AFTER" in os.environ:

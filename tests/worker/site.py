@@ -21,6 +21,18 @@ from djqueue.jobs import JobHandle
 from djqueue.models import Worker
 from tests.tools import eventually, rows
 
+# The modules of constants that tests change, below djqueue.worker.
+CONSTANTS = {
+    "EXIT_GRACE": "supervisor.supervisor",
+    "IMPORT_WITHIN": "supervisor.supervisor",
+    "LAST_FLUSH": "process.worker",
+    "LAST_HEARTBEAT": "supervisor.supervisor",
+    "STUCK_AFTER": "process.budget",
+    "SWEEP": "supervisor.admitter",
+    "TIMEOUT_GRACE": "supervisor.children",
+    "WORK_IN_HAND": "process.budget",
+}
+
 
 class Running:
     """A `runworker` of a test: the supervisor, the fork server and the worker processes are one session.
@@ -38,7 +50,7 @@ class Running:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
-    def wait_for_log(self, text: str, seconds: float = 30) -> None:
+    def wait_for_log(self, text: str, seconds: float = 100) -> None:
         eventually(lambda: text in self.log(), seconds)
 
     def events(self) -> Counter[tuple[str, str, int]]:
@@ -75,7 +87,7 @@ class Running:
         """Let the terminal send SIGINT to all processes of the command."""
         os.write(self.terminal, b"\x03")
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 100) -> int:
         """Send a signal and wait for the exit; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
@@ -122,8 +134,13 @@ class Site:
     ) -> Running:
         """Start a worker and wait until its processes have reported."""
         running = self.start("--processes", str(processes), *arguments, env=env, **options)
-        eventually(lambda: len(running.workers()) == processes, 60)
+        eventually(lambda: len(running.workers()) == processes, 100)
         return running
+
+
+def constants(**values: float) -> dict[str, str]:
+    """Return the environment of a worker that has other values for constants of `djqueue.worker`, by name."""
+    return {"DJQUEUE_TEST_CONSTANTS": json.dumps({f"djqueue.worker.{CONSTANTS[n]}.{n}": v for n, v in values.items()})}
 
 
 @contextmanager

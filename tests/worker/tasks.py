@@ -134,7 +134,7 @@ def work_until_lost() -> str:
     job = djqueue.current_job()
     if job.attempt > 1:
         return "second attempt"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
         try:
             job.raise_if_cancelled()
@@ -177,12 +177,6 @@ def spin() -> None:
 def sleep(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
-
-
-@djqueue.task
-def sleep_with_a_connection(seconds: float) -> None:
-    kv.get("nothing")
-    time.sleep(seconds)
 
 
 @djqueue.task
@@ -293,7 +287,7 @@ meetings: dict[int, threading.Barrier] = {}
 @djqueue.task(max_attempts=1)
 def meet(size: int) -> int:
     """Return when so many jobs run in this process at once, each in a thread of its own."""
-    meetings.setdefault(size, threading.Barrier(size)).wait(timeout=20)
+    meetings.setdefault(size, threading.Barrier(size)).wait(timeout=60)
     return os.getpid()
 
 
@@ -307,15 +301,13 @@ hoard: list[bytearray] = []
 
 
 @djqueue.task
-async def aoverlap(key: str, seconds: float) -> int:
-    """How many of these ran at once, counted through the ORM."""
-    alive = await add(key, 1)
-    await asyncio.sleep(seconds)
-    await add(key, -1)
-    return alive
+async def ameet(key: str, size: int) -> None:
+    """Return when so many of these run at once, counted through the ORM."""
+    await sync_to_async(add)(key, 1)
+    while await kv.aget(key) < size:
+        await asyncio.sleep(0.1)
 
 
-@sync_to_async
 def add(key: str, number: int) -> int:
     while not kv.compare_and_set(key, now := kv.get(key), (now or 0) + number):
         pass
@@ -323,13 +315,13 @@ def add(key: str, number: int) -> int:
 
 
 @djqueue.task
-def progress_in_a_transaction(seconds: float) -> str:
-    """Lock the row of this very job, and report progress all the while."""
+def progress_in_a_transaction(begun: str, end: str) -> str:
+    """Lock the row of this very job, create a file, and report progress until there is another."""
     job = djqueue.current_job()
     with transaction.atomic(using=config().database):
         Job.objects.using(config().database).select_for_update().get(pk=job.id)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        open(begun, "x").close()
+        while not os.path.exists(end):
             job.progress(1, 2)
             time.sleep(0.05)
     return "committed"
@@ -435,13 +427,6 @@ def end_a_thread(name: str) -> str:
 
 
 @djqueue.task
-def sleep_unless_crashed(seconds: float) -> str:
-    """Sleep in the first attempt, and beside nothing else in the second."""
-    time.sleep(seconds)
-    return f"{djqueue.current_job().attempt} {os.getpid()}"
-
-
-@djqueue.task
 async def refuse_to_be_cancelled() -> str:
     try:
         await asyncio.sleep(60)
@@ -469,7 +454,7 @@ class Closing:
         def wait() -> None:
             delattr(connection, method)
             self.begun.set()
-            self.go_on.wait(30)
+            self.go_on.wait(60)
             getattr(connection, method)()
 
         setattr(connection, method, wait)
@@ -522,15 +507,32 @@ async def afork_and_return(how: str) -> int:
 
 
 @djqueue.task
-async def block_the_loop(seconds: float) -> None:
+async def block_the_loop() -> None:
     await sync_to_async(kv.set)("blocking", True)
-    time.sleep(seconds)
+    gate.wait(GATE_TIMEOUT)
+
+
+gate = threading.Event()  # of this process
+GATE_TIMEOUT = 120.0
+
+
+@djqueue.task
+def hold() -> bool:
+    """Run, without a connection, until the test opens the gate."""
+    return gate.wait(GATE_TIMEOUT)
+
+
+@djqueue.task
+async def ahold() -> None:
+    deadline = time.monotonic() + GATE_TIMEOUT
+    while not gate.is_set() and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
 
 
 @djqueue.task
 def wait_for(key: str) -> str:
     """Run until the test sets the key."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not kv.get(key) and time.monotonic() < deadline:
         time.sleep(0.02)
     return key
@@ -567,3 +569,40 @@ def throttled_once(name: str) -> str:
 
 @djqueue.task(limit=djqueue.Limit("by default:{n}", concurrency=1))
 def noted_by_default(n: int = 3) -> None: ...
+
+
+@djqueue.task
+def wait_for_file(path: str) -> str:
+    """Run, without a connection, until the test creates the file; return the attempt and the process."""
+    while not os.path.exists(path):
+        time.sleep(0.02)
+    return f"{djqueue.current_job().attempt} {os.getpid()}"
+
+
+@djqueue.task
+def overlap_after_a_crash(key: str, path: str) -> int:
+    """Wait to be killed. In the second attempt, return how many of these ran at once when there was the file."""
+    attempt = djqueue.current_job().attempt
+    add(f"{key}/{attempt}", 1)
+    if attempt == 1:
+        time.sleep(600)
+    while not os.path.exists(path):
+        time.sleep(0.02)
+    time.sleep(0.5)  # for others that would run beside it
+    return add(f"{key}/{attempt}", -1) + 1
+
+
+@djqueue.task(retry=djqueue.Fixed(0))
+def hold_the_interpreter_at_first(seconds: int) -> int:
+    """A long first attempt, and a short second one."""
+    if djqueue.current_job().attempt == 1:
+        ctypes.PyDLL(None).sleep(seconds)
+    return djqueue.current_job().attempt
+
+
+@djqueue.task
+def report_and_wait_for(key: str) -> None:
+    """Be at a quarter until the test sets the key."""
+    djqueue.current_job().progress(1, 4, "working")
+    while not kv.get(key):
+        time.sleep(0.1)

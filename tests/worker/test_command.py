@@ -103,17 +103,17 @@ def test_the_counts_of_killed_processes_stay_in_their_rows(database, site):
     [first] = rows(Worker)
     assert first.queues == {"queues": [], "exclude": ["other"]}
     tasks.double.enqueue_many([call(n) for n in range(5)])
-    eventually(lambda: counts(first) == (5, 0, False), 20)
+    eventually(lambda: counts(first) == (5, 0, False))
     handle = tasks.sleep_at_first.enqueue(60)
-    eventually(lambda: counts(first) == (5, 1, False), 20)
+    eventually(lambda: counts(first) == (5, 1, False))
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: counts(first) == (5, 0, True), 20)
+    eventually(lambda: counts(first) == (5, 0, True))
     assert handle.wait(30).completed
-    [second] = eventually(lambda: rows(Worker).filter(stopped_at=None).exclude(name="quarantine"), 20)
+    [second] = eventually(lambda: rows(Worker).filter(stopped_at=None).exclude(name="quarantine"))
     assert tasks.double.enqueue(1).wait(30).completed
-    eventually(lambda: counts(second) == (1, 0, False), 20)
+    eventually(lambda: counts(second) == (1, 0, False))
     os.kill(worker.pid, signal.SIGKILL)
-    eventually(lambda: not worker.members(), 10)
+    eventually(lambda: not worker.members())
     assert [counts(row) for row in (first, second)] == [(5, 0, True), (1, 0, False)]
 
 

@@ -164,7 +164,7 @@ def test_a_lost_lease(database, log):
         handle = tasks.work_until_lost.enqueue()
         eventually(lambda: live(handle.id).started)
         eventually(lambda: reap_now(handle.id))
-        assert handle.wait(10).completed
+        assert handle.wait(60).completed
     [lost], [discarded] = log(f"lease lost job={handle.id}"), log(f"lease lost, outcome discarded job={handle.id}")
     assert (lost.levelno, discarded.levelno) == (logging.WARNING, logging.WARNING)
     assert "exception=djqueue.exceptions.LeaseLost" in discarded.getMessage()

@@ -138,12 +138,12 @@ def test_a_coroutine_cancelled_while_a_hook_is_entered_leaves_it(around):
     hooks.entering.clear(), hooks.may_enter.clear()
     with running(Options(threads=1)) as worker:
         handle = hooks.aforever.enqueue()
-        assert hooks.entering.wait(10)
+        assert hooks.entering.wait(60)
         handle.cancel()
         eventually(lambda: handle.job().cancel_requested)
         eventually(lambda: next(iter(worker.worker.in_hand.held)).cancel_requested)
         hooks.may_enter.set()
-        assert handle.wait(10).record.status == "cancelled"
+        assert handle.wait(60).record.status == "cancelled"
     assert "task" not in hooks.seen
     assert hooks.seen[-1] == "left after all"
 

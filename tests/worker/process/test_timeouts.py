@@ -11,7 +11,7 @@ import pytest
 from djqueue.exceptions import TaskTimeout
 from djqueue.worker.process import timeouts
 
-SOON = 10
+SOON = 60
 
 
 @pytest.fixture
