@@ -13,7 +13,6 @@ is found by the supervisors, which look at all keys every ten seconds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,21 +20,17 @@ from functools import partial
 
 from django.db import DatabaseError
 
-from djqueue.core import registry
-from djqueue.core.limits import Numbers
 from djqueue.core.log import logger
 from djqueue.core.records import Admit, AdmittedJob, LimitRow
 from djqueue.sql import Statements, limits, statements
 from djqueue.sql.connection import LockTimeout, slices_of
 from djqueue.states import Status
 
+from .allowance import JOBS, LOCKED_ELSEWHERE, SHORTEST, Allowance, used_for
+
 KEYS = 500  # in one transaction
-JOBS = 1000  # of one key in one transaction
 TURNS = 100  # transactions for the same key, one after the other
-LOCKED_ELSEWHERE = 0.5  # seconds after which a key is read again, if its row or those of its next jobs are locked
-SHORTEST = 0.05
 MOST_TIMEOUTS = 3  # of locks, in one admission
-EXACT = 1e-6  # of a job: what rounding may cost
 
 
 @dataclass
@@ -71,7 +66,7 @@ def admit_keys(keys: Iterable[str], *, freed: bool = False) -> Admission:
 
     Keys are read without a lock first: most of them have nothing to admit.
     """
-    database = statements()
+    database, allowance = statements(), Allowance()
     admission = Admission()
     left: Sequence[str] = sorted(set(keys))
     turns = 0
@@ -79,10 +74,10 @@ def admit_keys(keys: Iterable[str], *, freed: bool = False) -> Admission:
         promising: list[LimitRow] = []
         for part in slices_of(left, KEYS):
             rows = limits.read(database, part, counted=not freed)
-            promising += [row for row in rows if _most(row, row.task) > 0 or _may_overtake(row)]
-            admission.waits |= _waits(rows)
+            promising += [row for row in rows if allowance.left(row, row.task) > 0 or allowance.may_overtake(row)]
+            admission.waits |= allowance.waits(rows)
         for looked in slices_of(promising, KEYS):
-            admission.add(_admit_soon(database, looked))
+            admission.add(_admit_soon(database, allowance, looked))
         left, admission.more = admission.more, []
         freed = False  # the next look counts: without a lock, if there is nothing left to admit
         turns += 1
@@ -115,20 +110,20 @@ def hand_on(keys: Iterable[str | None]) -> int:
     return done.admitted
 
 
-def _admit_soon(database: Statements, looked: Sequence[LimitRow]) -> Admission:
+def _admit_soon(database: Statements, allowance: Allowance, looked: Sequence[LimitRow]) -> Admission:
     """Admit jobs of these keys in a transaction. Leave out those that a transaction which was left open has locked."""
     patiently = database.in_caller_transaction()
     try:
-        return database.own_transaction(lambda: _admit(database, looked, patiently))
+        return database.own_transaction(lambda: _admit(database, allowance, looked, patiently))
     except LockTimeout:
-        done = database.own_transaction(lambda: _admit_unlocked(database, looked))
+        done = database.own_transaction(lambda: _admit_unlocked(database, allowance, looked))
     # A row that such a transaction has made cannot be seen yet: of the keys without a row, each is tried alone.
     timeouts = 0
     for row in looked:
         if row.key in done.waits and not done.waits[row.key] and timeouts < MOST_TIMEOUTS:
             done.waits[row.key] = LOCKED_ELSEWHERE
             try:
-                alone = database.own_transaction(partial(_admit, database, [row], patiently))
+                alone = database.own_transaction(partial(_admit, database, allowance, [row], patiently))
             except LockTimeout:
                 timeouts += 1
             else:
@@ -138,15 +133,15 @@ def _admit_soon(database: Statements, looked: Sequence[LimitRow]) -> Admission:
     return done
 
 
-def _admit_unlocked(database: Statements, looked: Sequence[LimitRow]) -> Admission:
+def _admit_unlocked(database: Statements, allowance: Allowance, looked: Sequence[LimitRow]) -> Admission:
     """Admit jobs of those keys whose rows can be locked. Keys without a row get a wait of no seconds."""
     locked, missing = limits.locked_elsewhere(database, [row.key for row in looked])
-    done = _admit(database, [row for row in looked if row.key not in locked | missing], patiently=False)
+    done = _admit(database, allowance, [row for row in looked if row.key not in locked | missing], patiently=False)
     done.waits |= dict.fromkeys(locked, LOCKED_ELSEWHERE) | dict.fromkeys(missing, 0.0)
     return done
 
 
-def _admit(database: Statements, looked: Sequence[LimitRow], patiently: bool) -> Admission:
+def _admit(database: Statements, allowance: Allowance, looked: Sequence[LimitRow], patiently: bool) -> Admission:
     """Admit jobs of these keys in one transaction."""
     if not looked:
         return Admission()
@@ -154,92 +149,61 @@ def _admit(database: Statements, looked: Sequence[LimitRow], patiently: bool) ->
     # What was read before the lock may be out of date, except for the task of the next job, which is checked below.
     locked = limits.lock(database, list(tasks), patiently=patiently)
     rows = {row.key: row._replace(task=tasks[row.key]) for row in locked}
-    overtaken = {row.key for row in looked if row.overtakes and _take_back(database, row)}
+    overtaken = {row.key for row in looked if row.overtakes and _take_back(database, allowance, row)}
     asked = [
         Admit(key, numbers.concurrency, numbers.burst, most)
         for key, row in rows.items()
-        if (numbers := numbers_of(row, row.task)) is not None and (most := _most(row, row.task)) > 0
+        if (most := allowance.left(row, row.task)) > 0 and (numbers := allowance.numbers(row, row.task)) is not None
     ]
     found: dict[str, list[AdmittedJob]] = {ask.key: [] for ask in asked}
     admitted, counts = database.admit(asked) if asked else ([], {})
     for job in admitted:
         found[job.limit_key].append(job)
-    done, limited = Admission(), _limits()
+    for key, count in counts.items():
+        rows[key] = rows[key]._replace(admitted=count.admitted, pending=count.pending)
+    return _keep_allowed(database, allowance, rows, found, overtaken)
+
+
+def _keep_allowed(
+    database: Statements,
+    allowance: Allowance,
+    rows: dict[str, LimitRow],
+    found: dict[str, list[AdmittedJob]],
+    overtaken: set[str],
+) -> Admission:
+    """Block those of the admitted jobs again that are beyond the limits of their own tasks, and pay for the others.
+
+    `rows` are the keys as they were before; `found` has the admitted jobs of each key in their order.
+    """
+    done = Admission()
     refused: list[AdmittedJob] = []
     spent: dict[str, datetime] = {}
     for key, jobs in found.items():
-        row = rows[key] = rows[key]._replace(admitted=counts[key].admitted, pending=counts[key].pending)
-        kept = _allowed(row, jobs)
+        row = rows[key]
+        kept = allowance.allowed(row, jobs)
         refused += jobs[kept:]
         done.admitted += kept
-        if kept and (kept < len(jobs) or kept == JOBS or _is_mixed(row, limited) or key in overtaken):
+        if kept and (kept < len(jobs) or kept == JOBS or key in overtaken or allowance.is_mixed(row)):
             # There may be jobs of a task with other numbers, more than fit into a transaction, or more that overtake.
             done.more.append(key)
-        elif not kept and (jobs or _most(row, row.task) > 0):
+        elif not kept and (jobs or allowance.left(row, row.task) > 0):
             done.waits[key] = LOCKED_ELSEWHERE  # another job is next by now, or another transaction has it locked
-        if used := sum(_seconds_of_rate(row, job.task) for job in jobs[:kept]):
+        if used := allowance.seconds_of_rate(row, jobs[:kept]):
             spent[key] = row.now + timedelta(seconds=used_for(row) + used)
             rows[key] = row._replace(spent_until=spent[key], pending=row.pending + kept)
     if refused:
         database.block([job.id for job in refused])
     limits.spend(database, spent)
-    done.waits |= _waits(rows.values())
+    done.waits |= allowance.waits(rows.values())
     return done
 
 
-def _seconds_of_rate(row: LimitRow, task: str) -> float:
-    """Return for how long an admitted job of a task uses up the rate of the key."""
-    numbers = numbers_of(row, task)
-    return 0.0 if numbers is None or numbers.rate is None else 1 / numbers.rate
-
-
-def _limits() -> set[Numbers]:
-    """Return the numbers of all tasks that have a limit."""
-    return {options.limit.numbers for options in registry.known().values() if options.limit is not None}
-
-
-def _is_mixed(row: LimitRow, limited: Iterable[Numbers]) -> bool:
-    """Return whether the key may be shared by tasks with different numbers."""
-    return len({numbers.replaced_by(row.override) for numbers in limited}) > 1
-
-
-def numbers_of(row: LimitRow, task: str | None) -> Numbers | None:
-    """Return what the key allows to jobs of a task; None without a task, or if its limit is not known here."""
-    if task is None:
-        return None
-    options = registry.known_options(task)
-    if options is None:
-        # A process that does not know the task does not know its limit, unless an operator has set all of it.
-        return row.override if row.override.concurrency is not None and row.override.rate is not None else None
-    return (Numbers() if options.limit is None else options.limit.numbers).replaced_by(row.override)
-
-
-def _most(row: LimitRow, task: str | None) -> int:
-    """Return how many jobs of the key may be admitted now, by the numbers of a task."""
-    numbers = numbers_of(row, task)
-    if numbers is None or (row.held_until is not None and row.held_until > row.now):
-        return 0
-    most = JOBS
-    if numbers.concurrency is not None:
-        most = min(most, numbers.concurrency - row.admitted)
-    if numbers.rate is not None:
-        burst = numbers.burst or 1
-        # Jobs that were admitted and not claimed count too: all of them may start at once.
-        most = min(most, burst - row.pending, math.floor(burst - used_for(row) * numbers.rate + EXACT))
-    return max(0, most)
-
-
-def _may_overtake(row: LimitRow) -> bool:
-    """Return whether the next job could be admitted if a job of a lower priority gave its permit back."""
-    return row.overtakes and _most(row._replace(admitted=row.admitted - 1, pending=row.pending - 1), row.task) > 0
-
-
-def _take_back(database: Statements, row: LimitRow) -> bool:
+def _take_back(database: Statements, allowance: Allowance, row: LimitRow) -> bool:
     """Make a job blocked again that has a permit of a locked key, is not claimed, and is worse than one in line.
 
     It returns to its place in line, and the permit goes to the best job. Return whether there was such a job.
     """
-    if _most(row, row.task) > 0:
+    if allowance.left(row, row.task) > 0:
         return False  # there are permits left
     jobs = limits.jobs_of(database, row.key)
     line = limits.unpaused(jobs.filter(status=Status.BLOCKED.value)).order_by("priority", "enqueued_at", "pk")
@@ -250,37 +214,3 @@ def _take_back(database: Statements, row: LimitRow) -> bool:
     last = list(worse.select_for_update(skip_locked=True).values_list("pk", flat=True)[:1])
     database.block(last)
     return bool(last)
-
-
-def used_for(row: LimitRow) -> float:
-    """Return for how many seconds the rate of the key is used up."""
-    return 0.0 if row.spent_until is None else max(0.0, (row.spent_until - row.now).total_seconds())
-
-
-def _allowed(row: LimitRow, jobs: Sequence[AdmittedJob]) -> int:
-    """Return how many of the jobs, in their order, are within the limits of their own tasks.
-
-    Tasks that share a key may have different numbers: a job waits if its own are used up, and so do those behind it.
-    """
-    most = {task: _most(row, task) for task in {job.task for job in jobs}}
-    return next((place for place, job in enumerate(jobs) if place >= most[job.task]), len(jobs))
-
-
-def _waits(rows: Iterable[LimitRow]) -> dict[str, float]:
-    """Return the seconds until the rate or the hold of a key allows more, of keys for which nothing else is missing."""
-    waits = {}
-    for row in rows:
-        numbers = numbers_of(row, row.task)
-        if numbers is None:
-            continue
-        wait = 0.0
-        if row.held_until is not None:
-            wait = (row.held_until - row.now).total_seconds()
-        if numbers.rate is not None:
-            burst = numbers.burst or 1
-            wait = max(wait, used_for(row) - (burst - 1) / numbers.rate)
-            if row.pending >= burst:
-                wait = max(wait, min(LOCKED_ELSEWHERE, 1 / numbers.rate), SHORTEST)  # until they are claimed
-        if wait > 0:
-            waits[row.key] = wait
-    return waits

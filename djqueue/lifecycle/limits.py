@@ -15,7 +15,7 @@ from djqueue.sql import Statements, limits, statements
 from djqueue.sql.connection import LockTimeout, own_transaction
 from djqueue.states import Status
 
-from .admit import numbers_of
+from .allowance import numbers_of
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

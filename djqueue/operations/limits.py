@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from djqueue.core.limits import Numbers
 from djqueue.core.records import LimitRow, Mark
-from djqueue.lifecycle.admit import EXACT, numbers_of, used_for
+from djqueue.lifecycle.allowance import EXACT, numbers_of, used_for
 from djqueue.models import Job, LimitKey
 from djqueue.sql import Statements, statements
 from djqueue.sql.ahead import RANGES

@@ -104,6 +104,10 @@ class Connection(ABC):
     def later_sql(self, seconds: float) -> str:
         """Return the instant so many seconds from now as SQL."""
 
+    def text_sql(self, instant: str) -> str:
+        """Return an instant in the form that is read fastest if many rows have the same; `instant` reads it."""
+        return instant
+
     def on_conflict_sql(self, key: str) -> str:
         """Return the start of the clause that updates the row which holds the key, instead of inserting."""
         return f"ON CONFLICT {key} DO UPDATE SET"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from djqueue.core.limits import Numbers
@@ -36,10 +37,11 @@ def read(database: Statements, keys: Sequence[str], *, counted: bool = True) -> 
     holders = "FROM djqueue_job WHERE limit_key = v.limit_key AND"
     counts = [f"(SELECT COUNT(*) {holders} {condition})" for condition in (ADMITTED, PENDING)]
     counts += [f"(SELECT j.priority {head})", f"(SELECT MAX(priority) {holders} {PENDING})"]
+    now = database.text_sql(database.now_sql())
     rows = database.fetch(
         f"""
         WITH v(limit_key) AS ({database.given_keys_sql(len(keys))})
-        SELECT v.limit_key, {_OWN}, {database.now_sql()}, (SELECT j.task {head}), {", ".join(counts) if counted else 0}
+        SELECT v.limit_key, {_OWN}, {now}, (SELECT j.task {head}), {", ".join(counts) if counted else 0}
         FROM v LEFT JOIN djqueue_limitkey l ON l.limit_key = v.limit_key
         """,
         database.given_keys(keys),
@@ -83,7 +85,7 @@ def lock(database: Statements, keys: Sequence[str], *, patiently: bool = True) -
     found = (database.fetch if patiently else database.fetch_soon)(
         f"INSERT INTO djqueue_limitkey (limit_key, admitted_at) {rows} "
         f"{database.upsert_sql('(limit_key)', ['admitted_at'])} "
-        "RETURNING limit_key, concurrency, rate, burst, spent_until, held_until, admitted_at",
+        f"RETURNING limit_key, concurrency, rate, burst, spent_until, held_until, {database.text_sql('admitted_at')}",
         database.given_keys(sorted(keys)),
     )
     return [_row(database, [*row, None, 0]) for row in found]
@@ -91,12 +93,16 @@ def lock(database: Statements, keys: Sequence[str], *, patiently: bool = True) -
 
 def _row(database: Statements, row: Sequence[Any]) -> LimitRow:
     key, concurrency, rate, burst, spent_until, held_until, now, *jobs = row
-    # Numbers that were written by hand may make no sense.
-    override = Numbers(
-        *(number if number is not None and number > 0 else None for number in (concurrency, rate, burst))
+    instant = database.instant
+    return LimitRow(
+        key, _numbers(concurrency, rate, burst), instant(spent_until), instant(held_until), instant(now), *jobs
     )
-    spent_until, held_until, now = map(database.instant, (spent_until, held_until, now))
-    return LimitRow(key, override, spent_until, held_until, now, *jobs)
+
+
+@lru_cache
+def _numbers(*given: Any) -> Numbers:
+    """Return the numbers of a row; those that make no sense were written by hand."""
+    return Numbers(*(number if number is not None and number > 0 else None for number in given))
 
 
 def spend(database: Statements, spent: dict[str, datetime]) -> None:

@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 from djqueue.core.durations import in_words
 from djqueue.core.limits import Numbers
 from djqueue.core.records import LimitRow
-from djqueue.lifecycle.admit import numbers_of
+from djqueue.lifecycle.allowance import numbers_of
 from djqueue.models import Job
 from djqueue.operations import limits
 from djqueue.operations.moments import moment

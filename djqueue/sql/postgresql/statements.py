@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -66,11 +67,19 @@ class PostgreSQL(Common):
     def later_sql(self, seconds: float) -> str:
         return f"(statement_timestamp() + interval '{seconds:.6f} seconds')"
 
+    def text_sql(self, instant: str) -> str:
+        return f"{instant}::text"  # Django's adapter for timestamps takes 20 µs for each
+
+    def instant(self, value: Any) -> Any:
+        return _parse(value) if isinstance(value, str) else value
+
     def is_conflict(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED)
 
     def fetch_soon(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
-        self.execute("SET LOCAL lock_timeout = '100ms'")
+        # An admission that a crash of the server loses is repeated, so it need not wait for the disk. What follows it,
+        # such as the claim of an admitted job, is written after it, and waits for both.
+        self.execute("SELECT set_config('lock_timeout', '100ms', true), set_config('synchronous_commit', 'off', true)")
         try:
             return self.fetch(sql, params)
         except OperationalError as error:
@@ -322,4 +331,5 @@ class PostgreSQL(Common):
         return [row[0] for row in self.own(lambda: self.fetch(sql, [limit]))]
 
 
+_parse = lru_cache(datetime.fromisoformat)
 _place = itemgetter(*map(CLAIMED.index, ("priority", "enqueued_at", "id")))
