@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
 import djqueue
 from djqueue.lifecycle import settle
@@ -16,7 +17,7 @@ from djqueue.models import DoneJob, Job, LimitKey
 from djqueue.sql import limits, statements
 from djqueue.states import Outcome
 from tests.lifecycle.limited import sync
-from tests.tools import PATIENCE, WITH_ROW_LOCKS, eventually, in_threads, rows, waits_for_a_lock
+from tests.tools import PATIENCE, WITH_ROW_LOCKS, eventually, in_thread, in_threads, rows, waits_for_a_lock
 
 KEY = "tenant:1"
 LIMIT = 2  # of `sync`
@@ -222,3 +223,22 @@ def test_keys_are_locked_in_order(database):
     in_threads(4, work)
     assert limits.read(statements(), ["tenant:7"])[0].admitted == LIMIT
     assert rows(Job).filter(status="pending").count() == 20 * LIMIT
+
+
+@pytest.mark.databases("postgresql_repeatable", "mysql")
+def test_a_caller_with_an_old_snapshot_never_admits_too_many(database, monkeypatch):
+    """MariaDB counts what was committed since; PostgreSQL makes the caller's transaction fail."""
+    sync.enqueue_many([djqueue.call(1)] * 10)
+    connection = connections[database]
+    connection.close()
+    if database == "mysql":
+        monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", "repeatable read")
+    try:
+        with suppress(OperationalError), transaction.atomic(using=database):
+            assert admitted() == 0  # this takes the snapshot
+            in_thread(admit_keys, [KEY])
+            assert admitted() == 0
+            djqueue.maintenance.admit()
+    finally:
+        connection.close()
+    assert admitted() == LIMIT
