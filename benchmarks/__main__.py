@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+PACKAGES = ["compare", "soak"]
 
 
 def benchmarks() -> dict[str, str]:
     """Return the first line of each benchmark by name."""
-    found = {"compare": summary(FOLDER / "compare/__init__.py")}
+    found = {name: summary(FOLDER / name / "__init__.py") for name in PACKAGES}
     for path in sorted(FOLDER.glob("*.py")):
         if "__main__" in path.read_text() and path.stem not in ("__main__", "manage", "runworker"):
             found[path.stem] = summary(path)
@@ -29,8 +30,8 @@ def summary(path: Path) -> str:
 def main() -> int:
     known = benchmarks()
     name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name == "compare":
-        return int(importlib.import_module("benchmarks.compare.command").main(sys.argv[2:]))
+    if name in PACKAGES:
+        return int(importlib.import_module(f"benchmarks.{name}.command").main(sys.argv[2:]))
     if name in known:
         sys.argv = [f"python -m benchmarks {name}", *sys.argv[2:]]
         runpy.run_module(f"benchmarks.{name}", run_name="__main__")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.test.utils import setup_databases, teardown_databases
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -67,6 +67,14 @@ def configure(settings, database: str):
 
 
 def clear(alias: str) -> None:
+    try:
+        delete_all(alias)
+    except DatabaseError:  # a test that timed out was interrupted in the middle of a statement
+        connections[alias].close()
+        delete_all(alias)
+
+
+def delete_all(alias: str) -> None:
     with connections[alias].cursor() as cursor:
         for table in TABLES:
             cursor.execute(f"DELETE FROM djqueue_{table}")
