@@ -10,7 +10,7 @@ from .arrays import given, listed, locked
 RENEW_COLUMNS = postgresql_types(Renew)
 
 
-def renew_sql(*, wait: bool, answer: str, token: str = "r.token") -> str:
+def renew_sql(*, wait: bool, answer: str, token: str = "r.token") -> str:  # noqa: S107 - a column
     """Return the statement. It writes no indexed column, so that the new version of the row stays on its page."""
     return f"""
     WITH given AS MATERIALIZED (
@@ -33,7 +33,7 @@ RENEW = renew_sql(wait=True, answer="renewed r")
 # A row that carries its token, but is locked by another transaction, is returned without an expiry.
 RENEW_SKIPPING = renew_sql(
     wait=False,
-    token="ours.token",
+    token="ours.token",  # noqa: S106 - a column
     answer=f"""(SELECT j.id, j.token FROM given g JOIN djqueue_job j ON j.id = g.id AND j.token = g.token
          WHERE {listed("given")}) AS ours
         LEFT JOIN renewed r USING (id)""",
