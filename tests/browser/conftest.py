@@ -18,8 +18,16 @@ from django.db import connections
 from pytest_django.live_server_helper import LiveServer
 
 from tests.browser.visitor import Visitor
+from tests.worker.site import constants
 
-SCREENSHOTS = Path(__file__).parent.parent / "screenshots"
+HERE = Path(__file__).parent
+SCREENSHOTS = HERE.parent / "screenshots"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture
@@ -39,12 +47,13 @@ def worker(database: str, server: str) -> Iterator[subprocess.Popen[str]]:
     name = str(connections[database].settings_dict["NAME"])
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.worker.main", database, name],
-        env=os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"},
+        # Its last heartbeat says that it has stopped, however busy the machine is.
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"} | constants(LAST_HEARTBEAT=60),
         stdout=subprocess.DEVNULL,
     )
     yield process
     process.terminate()
-    process.wait(30)
+    process.wait(120)
 
 
 @pytest.fixture
@@ -60,7 +69,7 @@ def visitor(server: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         scripts = getattr(request, "param", True)
         context = browser.new_context(viewport={"width": 1440, "height": 900}, java_script_enabled=scripts)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         visitor = Visitor(context.new_page(), server, SCREENSHOTS if scripts else None)
         yield visitor
         connections.close_all()  # inside Playwright's event loop this thread has connections of its own

@@ -44,7 +44,7 @@ def dead_letters() -> None:
 @with_and_without_scripts
 def test_dead_job_is_inspected_requeued_and_done(visitor, worker):
     handle = tasks.fail_once.using(max_attempts=1, queue="money", headers={"request": "7f3a"}).enqueue(order_id=42)
-    eventually(lambda: handle.status() == "dead", 30)
+    eventually(lambda: handle.status() == "dead")
     dead_letters()
     visitor.log_in()
     visitor.open("deadjob/")
@@ -70,9 +70,9 @@ def test_dead_job_is_inspected_requeued_and_done(visitor, worker):
 
 
 def test_a_running_job_is_cancelled(visitor, worker):
-    handle = tasks.work_in_steps.enqueue(6000, 0.01)
+    handle = tasks.work_in_steps.enqueue(60_000, 0.01)
     visitor.log_in()
-    eventually(lambda: (record := handle.job()) and record.progress, 30)
+    eventually(lambda: (record := handle.job()) and record.progress)
     visitor.open(f"job/{handle.id}/change/")
     visitor.reads("Progress")
     visitor.shoot("running-job")
@@ -89,7 +89,7 @@ def test_a_running_job_is_cancelled(visitor, worker):
 
 @with_and_without_scripts
 def test_a_queue_is_paused_and_resumed(visitor, worker):
-    tasks.double.using(queue="mail").enqueue(1).wait(30)
+    tasks.double.using(queue="mail").enqueue(1).wait(60)
     visitor.log_in()
     visitor.open("queuestate/")
     visitor.press("Pause mail")
@@ -103,7 +103,7 @@ def test_a_queue_is_paused_and_resumed(visitor, worker):
     visitor.press("Resume mail")
     visitor.confirm()
     visitor.reads("1 resumed, 0 skipped.")
-    assert waiting.wait(30).record.result == 4
+    assert waiting.wait(60).record.result == 4
     visitor.page.reload()
     visitor.shoot("queues-resumed")
 
@@ -135,7 +135,7 @@ def test_draining_a_worker_from_its_page_ends_it(visitor, worker):
     visitor.reads("◒ draining", reloading=True)
     assert worker.poll() is None
     kv.set("go", True)
-    assert worker.wait(60) == 0
+    assert worker.wait(120) == 0
     assert running.status() == "done"
     visitor.reads("■ stopped", reloading=True)
     visitor.shoot("worker-stopped")
@@ -232,7 +232,7 @@ def test_a_schedule_is_added_and_fires(visitor, worker):
     visitor.page.fill("#id_args", "[21]")
     visitor.page.get_by_role("button", name="Save", exact=True).click()
     visitor.reads("was added successfully")
-    eventually(lambda: [job.result for job in rows(DoneJob).filter(schedule="pulse")][:1] == [42], 30)
+    eventually(lambda: [job.result for job in rows(DoneJob).filter(schedule="pulse")][:1] == [42])
     visitor.open(f"schedule/{rows(Schedule).get().pk}/change/")
     visitor.shoot("schedule")
     visitor.page.uncheck("#id_enabled")
@@ -288,7 +288,7 @@ def test_a_bulk_cancel_is_undone(visitor, worker):
     visitor.reads("3 enqueued again, 0 skipped.")
     visitor.reads("3 jobs are in the queue “mail”, which is paused.")
     djqueue.Queue("mail").resume()
-    eventually(lambda: rows(DoneJob).filter(status="done").count() == 3, 30)
+    eventually(lambda: rows(DoneJob).filter(status="done").count() == 3)
     visitor.page.goto(f"{visitor.server}/admin/")
     assert visitor.page.inner_text("#recent-actions-module").count("3 ") == 2
     visitor.shoot("recent-actions")

@@ -58,7 +58,7 @@ def test_the_overview_moves_while_a_worker_runs(visitor, worker):
     visitor.page.get_by_role("link", name="Overview", exact=True).first.click()
     visitor.reads("Needs attention")
     assert "There are no queues yet." in part(visitor, "queues")
-    running = tasks.work_in_steps.using(queue="reports").enqueue(6000, 0.01)
+    running = tasks.work_in_steps.using(queue="reports").enqueue(60_000, 0.01)
     tasks.double.using(queue="mail").enqueue(1)
     wait_for(visitor, "queues", "mail")
     wait_for(visitor, "workers", "tests.worker.tasks.work_in_steps")
@@ -80,7 +80,7 @@ def test_a_job_is_found_by_its_id(visitor):
 
 @with_and_without_scripts
 def test_pausing_from_the_overview_stops_claims(visitor, worker):
-    tasks.double.using(queue="mail").enqueue(1).wait(30)
+    tasks.double.using(queue="mail").enqueue(1).wait(60)
     visitor.log_in()
     visitor.open("overview/")
     visitor.press("Pause mail")
@@ -93,16 +93,16 @@ def test_pausing_from_the_overview_stops_claims(visitor, worker):
     visitor.press("Resume mail")
     visitor.confirm()
     visitor.reads("1 resumed, 0 skipped.")
-    assert waiting.wait(30).record.result == 4
+    assert waiting.wait(60).record.result == 4
 
 
 def test_a_button_of_a_refreshed_part_still_works(visitor, worker):
-    tasks.double.using(queue="mail").enqueue(1).wait(30)
+    tasks.double.using(queue="mail").enqueue(1).wait(60)
     visitor.log_in()
     visitor.open("overview/")
     before = visitor.page.get_attribute("#djq-queues", "data-version")
     snapshot.forget()
-    eventually(lambda: changed(visitor, "queues", before), 60)
+    eventually(lambda: changed(visitor, "queues", before), 120)
     visitor.press("Pause mail")
     visitor.confirm()
     visitor.reads("1 paused, 0 skipped.")
@@ -129,14 +129,14 @@ def test_a_killed_worker_turns_up_as_lost(visitor, server, database):
         os.killpg(process.pid, signal.SIGKILL)
         killed = time.monotonic()
         # Three heartbeats are missing after 12 seconds; the rest is for the refresh, and for a busy machine.
-        wait_for(visitor, "workers", "lost", 40)
+        wait_for(visitor, "workers", "lost")
         print(f"lost after {time.monotonic() - killed:.1f} s")
         wait_for(visitor, "attention", "has sent no heartbeat")
         visitor.shoot("overview-lost-worker")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
+        process.wait(60)
         rows(Worker).all().delete()
 
 
@@ -149,10 +149,11 @@ def test_a_hidden_page_does_not_poll(visitor):
     visitor.page.clock.run_for(11_000)
     eventually(lambda: polls_after(visitor, polls, 1))
     hide(visitor, True)
+    count = len(polls)
     visitor.page.clock.run_for(300_000)
-    assert len(polls) == 1
+    assert len(polls) == count
     hide(visitor, False)  # refreshes at once
-    eventually(lambda: polls_after(visitor, polls, 2))
+    eventually(lambda: polls_after(visitor, polls, count + 1))
 
 
 def polls_after(visitor, polls: list[str], count: int) -> bool:
@@ -178,10 +179,11 @@ def test_refresh_is_paused_and_resumed(visitor):
     visitor.open("overview/")
     visitor.press("Pause refresh")
     visitor.reads("Refresh is paused.")
+    count = len(polls)  # one, if it took long to press the button
     visitor.page.clock.run_for(120_000)
-    assert polls == []
+    assert len(polls) == count
     visitor.press("Resume refresh")
-    eventually(lambda: polls_after(visitor, polls, 1))
+    eventually(lambda: polls_after(visitor, polls, count + 1))
     assert not visitor.shows("Refresh is paused.")
 
 
@@ -197,7 +199,7 @@ def test_a_refresh_keeps_focus_and_scroll_position(visitor):
     top = visitor.page.evaluate("window.scrollY")
     before = visitor.page.get_attribute("#djq-queues", "data-version")
     snapshot.forget()
-    eventually(lambda: changed(visitor, "queues", before), 60)
+    eventually(lambda: changed(visitor, "queues", before), 120)
     assert visitor.page.evaluate("document.activeElement.value") == "q30"
     assert visitor.page.evaluate("document.querySelector('#djq-queues .djq-scroll').scrollLeft") == 120
     assert abs(visitor.page.evaluate("window.scrollY") - top) < 5
@@ -219,7 +221,7 @@ def test_a_silent_server_is_said_and_asked_less_often(visitor):
     visitor.page.route("**/overview/?fragment=*", lambda route: route.abort("connectionrefused"))
     visitor.reads("The server does not answer. This page is out of date; trying again in 20 s.")
     visitor.page.unroute("**/overview/?fragment=*")
-    eventually(lambda: gone(visitor, "The server does not answer."), 60)
+    eventually(lambda: gone(visitor, "The server does not answer."), 120)
     assert all("ERR_CONNECTION_REFUSED" in one for one in visitor.complaints)
     visitor.complaints.clear()
 

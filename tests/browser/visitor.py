@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,10 @@ class Visitor:
     def shows(self, text: str) -> bool:
         return text in self.page.inner_text("body")
 
-    def reads(self, text: str, *, reloading: bool = False, patience: int = 10) -> None:
-        """Wait until the current or the next page contains the text, for about this many seconds."""
-        for _ in range(10 * patience):
+    def reads(self, text: str, *, reloading: bool = False, patience: int = 60) -> None:
+        """Wait until the current or the next page contains the text, for this many seconds."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
             if self.shows(text):
                 return
             self.page.wait_for_timeout(100)

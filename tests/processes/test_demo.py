@@ -69,7 +69,7 @@ def test_a_user_sees_moving_numbers_and_stops_the_demo(start, taken):
     assert demo.stop(signal.SIGINT) == 0, demo.output()
     assert demo.output().endswith("demo    Stopped.\n")
     assert "Traceback" not in demo.output()
-    assert demo.leftovers() == ([], [])
+    until(lambda: demo.leftovers() == ([], []), "something is left")
     assert files_of_the_project() == before
 
 
@@ -84,7 +84,7 @@ def test_an_order_of_a_visitor_is_paid_and_invoiced(start):
     assert "Attempt 2: The bank did not answer" in visitor.get(f"orders/{order}/")
     assert "traffic" not in demo.output()
     assert demo.stop(signal.SIGTERM) == 0
-    assert demo.leftovers() == ([], [])
+    until(lambda: demo.leftovers() == ([], []), "something is left")
 
 
 def test_the_demo_stops_while_it_is_set_up(start):
@@ -92,7 +92,7 @@ def test_the_demo_stops_while_it_is_set_up(start):
     demo.wait_for("Creating tables")
     assert demo.stop() == 0
     assert "Traceback" not in demo.output()
-    assert demo.leftovers() == ([], [])
+    until(lambda: demo.leftovers() == ([], []), "something is left")
 
 
 def test_the_demo_exits_with_1_if_a_process_dies(start):
@@ -103,7 +103,7 @@ def test_the_demo_exits_with_1_if_a_process_dies(start):
     os.kill(worker, signal.SIGKILL)
     assert demo.process.wait(PATIENCE) == 1
     assert "The process “worker” has exited with code -9." in demo.output()
-    assert demo.leftovers() == ([], [])
+    until(lambda: demo.leftovers() == ([], []), "something is left")
 
 
 def is_worker(pid: int, parent: int) -> bool:
@@ -125,7 +125,7 @@ def test_a_database_that_cannot_be_reached_is_named(start):
     assert demo.process.wait(PATIENCE) == 1
     assert "The database cannot be used: " in demo.output()
     assert "Traceback" not in demo.output()
-    assert demo.leftovers() == ([], [])
+    until(lambda: demo.leftovers() == ([], []), "something is left")
 
 
 def test_the_demo_runs_twice_on_a_postgresql(start):
@@ -141,7 +141,7 @@ def test_the_demo_runs_twice_on_a_postgresql(start):
             demo.wait_for(r"✔ done +charge ")
             assert "Assam" in visitor.get("")
             assert demo.stop() == 0
-            assert demo.leftovers() == ([], [])
+            until(lambda: demo.leftovers() == ([], []), "something is left")
         connection.execute("DROP DATABASE demo_of_the_shop")
 
 
@@ -159,6 +159,6 @@ def test_control_c_on_a_terminal(tmp_path, variables):
         terminal.type("\x03")
         assert terminal.wait(PATIENCE) == 0
         assert "Traceback" not in terminal.written
-        assert (processes_of(tmp_path), list(tmp_path.iterdir())) == ([], [])
+        until(lambda: (processes_of(tmp_path), list(tmp_path.iterdir())) == ([], []), "something is left")
     finally:
         terminal.close()

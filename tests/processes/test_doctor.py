@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
 
 import pytest
 from django.db import connections
 
+from djqueue import kv
 from djqueue.operations import doctor, health, summary, transactions
 from djqueue.operations.codes import Code
 from djqueue.operations.doctor import server
+from djqueue.operations.findings import Finding
 from djqueue.sql import statements
 from tests import postgres
 from tests.tools import eventually
@@ -25,6 +28,10 @@ def sessions(database: str) -> set[int]:
     return {row[0] for row in statements().fetch(SESSIONS[database])}
 
 
+def living() -> list[summary.WorkerSummary]:
+    return [row for row in summary.all_workers() if row.alive]
+
+
 @pytest.mark.databases("postgresql", "mysql")
 @pytest.mark.parametrize(("processes", "threads"), [(2, 6), (0, 3)])
 def test_workers_open_no_more_connections_than_the_doctor_counts(site, database, processes, threads):
@@ -32,16 +39,23 @@ def test_workers_open_no_more_connections_than_the_doctor_counts(site, database,
     running = site.start("--processes", str(processes), "--threads", str(threads))
     eventually(lambda: health.check().ready, 60)
     total = max(processes, 1) * threads
-    handles = [tasks.sleep_with_a_connection.enqueue(5) for _ in range(total)]
+    handles = [tasks.wait_with_a_connection.enqueue("go") for _ in range(total)]
     most = 0
 
-    def done() -> bool:
-        nonlocal most
-        most = max(most, len(sessions(database) - before))
-        return running.events()["completed", str(handles[-1].id), 1] > 0
+    def watch(condition: Callable[[], bool]) -> None:
+        def look() -> bool:
+            nonlocal most
+            most = max(most, len(sessions(database) - before))
+            return condition()
 
-    eventually(done, 60)
-    need = server.needed([row for row in summary.all_workers() if row.alive])
+        eventually(look)
+
+    watch(lambda: running.started(handles) == total and most > total)
+    kv.set("go", True)
+    watch(lambda: all(running.events()["completed", str(handle.id), 1] for handle in handles))
+    # On a busy machine, a heartbeat may be late.
+    alive = eventually(lambda: (found := living()) and len(found) == max(processes, 1) and found)
+    need = server.needed(alive)
     print(f"database={database} processes={processes} threads={threads} open={most} counted={need}")
     assert total < most <= need
 
@@ -50,8 +64,14 @@ def test_workers_open_no_more_connections_than_the_doctor_counts(site, database,
 def test_a_real_worker_leaves_nothing_to_find(site, database):
     site.start_ready()
     assert tasks.double.enqueue(2).wait(60)
-    assert [finding for finding in doctor.examine() if finding.code != Code.SYSTEM_CHECK] == []
-    assert health.check().ready
+    eventually(lambda: findings() == [])  # a loop that is late on a busy machine is found, too
+    eventually(lambda: health.check().ready)
+
+
+def findings() -> list[Finding]:
+    found = [finding for finding in doctor.examine() if finding.code != Code.SYSTEM_CHECK]
+    print(found)
+    return found
 
 
 @contextmanager

@@ -12,10 +12,13 @@ import djqueue
 from djqueue import call, kv
 from djqueue.models import DoneJob, Job
 from tests import postgres
-from tests.tools import eventually, live, rows
+from tests.processes.test_reload import change
+from tests.tools import database_now, eventually, live, rows
 from tests.worker import tasks
+from tests.worker.site import constants
 
 pytestmark = pytest.mark.databases("postgresql")
+LONG = 600  # seconds: longer than any test
 
 
 def test_ten_thousand_jobs_of_every_kind(database, site):
@@ -53,17 +56,19 @@ def test_ten_thousand_jobs_of_every_kind(database, site):
 
 def test_a_deploy_gives_back_what_was_prefetched_while_the_running_job_goes_on(database, site):
     tasks.sleep.using(queue="warm").enqueue_many([call(0.0005) for _ in range(500)])
-    worker = site.start("--threads", "1")
-    eventually(lambda: rows(Job).count() == 0, 60)  # it has learnt that jobs are short
+    # It does not give jobs back because the running one takes longer than those before.
+    worker = site.start("--threads", "1", env=constants(STUCK_AFTER=LONG, WORK_IN_HAND=2), SHUTDOWN_GRACE=LONG)
+    eventually(lambda: rows(Job).count() == 0)  # it has learnt that jobs are short
     djqueue.Queue("work").pause()
-    running = tasks.sleep.using(queue="work", priority=1).enqueue(6)
+    running = tasks.wait_for.using(queue="work", priority=1).enqueue("go")
     held = tasks.double.using(queue="work").enqueue_many([call(n) for n in range(20)])
     djqueue.Queue("work").resume()
     # How many it prefetches depends on how fast it was, and so on the load of this machine.
-    eventually(lambda: worker.started([running]) and rows(Job).filter(status="claimed").count() > 1, 30)
+    eventually(lambda: worker.started([running]) and rows(Job).filter(status="claimed").count() > 1)
     worker.process.terminate()
-    eventually(lambda: rows(Job).filter(status="pending", attempts=0).count() == 20, 5)
+    eventually(lambda: rows(Job).filter(status="pending", attempts=0).count() == 20)
     assert running.status() == "claimed"
+    kv.set("go", True)
     assert worker.process.wait(60) == 0
     assert (running.status(), running.job().attempts) == ("done", 1)
     assert all(handle.job().worker_ids == [] for handle in held)
@@ -71,13 +76,15 @@ def test_a_deploy_gives_back_what_was_prefetched_while_the_running_job_goes_on(d
 
 @pytest.mark.skipif(not postgres.is_ours(), reason="restarts the server: unset DATABASE_URL")
 def test_the_database_is_restarted_five_times_under_load(database, site):
-    handles = tasks.sleep.enqueue_many([call(0.005) for _ in range(4000)])
+    handles = []
     worker = site.start("--threads", "4", "--processes", "2")
     for turn in range(5):
+        eventually(lambda: count_done() >= 0)
+        handles += tasks.sleep.enqueue_many([call(0.005) for _ in range(1000)])
         before = count_done()
-        eventually(lambda: count_done() > before + 50, 60)
+        eventually(lambda: count_done() > before + 50)
         postgres.restart("immediate" if turn % 2 else "fast")
-    eventually(lambda: count_done() == len(handles), 120)
+    eventually(lambda: count_done() == len(handles), 180)
     assert worker.process.poll() is None
     assert worker.stop() == 0
 
@@ -94,15 +101,20 @@ def count_done() -> int:
 
 
 @pytest.mark.skipif(not postgres.is_ours(), reason="restarts the server: unset DATABASE_URL")
-def test_after_an_outage_living_workers_renew_before_any_reaps(database, site):
+def test_after_an_outage_living_workers_renew_before_any_reaps(database, site, tmp_path):
     """The outage is longer than the lease; no job is taken."""
-    handle = tasks.sleep.using(lease=2).enqueue(10)
-    workers = [site.start_ready(LEASE=4, REAPER_INTERVAL=0.2) for _ in range(2)]
-    eventually(lambda: live(handle.id).started, 30)
+    handle = tasks.wait_for_file.using(lease=6).enqueue(str(tmp_path / "go"))
+    workers = [site.start_ready(LEASE=30, REAPER_INTERVAL=0.2) for _ in range(2)]
+    eventually(lambda: sum(worker.started([handle]) for worker in workers))
+    token = live(handle.id).token
     postgres.stop()
-    time.sleep(3)
+    time.sleep(8)
     postgres.start_again()
-    eventually(lambda: count_done() == 1, 60)
+    eventually(lambda: count_done() >= 0)
+    eventually(lambda: live(handle.id).lease_expires_at > database_now())
+    assert live(handle.id).token == token
+    (tmp_path / "go").touch()
+    eventually(lambda: count_done() == 1)
     assert handle.job().attempts == 1
     for worker in workers:
         worker.wait_for_log("INFO database available again seconds=")
@@ -110,42 +122,46 @@ def test_after_an_outage_living_workers_renew_before_any_reaps(database, site):
         assert 1 <= lines <= 2, "one of the supervisor, and one of its process"
 
 
-def test_a_cancel_reaches_a_running_task_within_a_second_without_notify(database, site):
+def test_a_cancel_reaches_a_running_task_without_notify_long_before_its_lease_is_renewed(database, site):
     site.start_ready(NOTIFY=False, POLL_INTERVAL=0.2)
-    for task in (tasks.work_in_steps.call(3000, 0.01), tasks.asleep.call(60)):
-        [handle] = djqueue.enqueue_many([task])
-        eventually(lambda: live(handle.id).started, 30)
-        start = time.monotonic()
+    for task, arguments in ((tasks.work_in_steps, [100 * LONG, 0.01]), (tasks.asleep, [LONG])):
+        handle = task.using(lease=3 * LONG).enqueue(*arguments)
+        eventually(lambda: live(handle.id).started)
         handle.cancel()
         eventually(lambda: handle.status() == "cancelled")
-        assert time.monotonic() - start < 3  # a second, and the settling on a loaded machine
 
 
-def test_progress_in_an_open_transaction_hinders_no_lease(database, site):
-    holder = tasks.progress_in_a_transaction.using(lease=60).enqueue(6)
-    other = tasks.sleep.using(lease=1.5).enqueue(5)
-    site.start(LEASE=1)
-    site.start(LEASE=1)
+def test_progress_in_an_open_transaction_hinders_no_lease(database, site, tmp_path):
+    """The lease of another job of the process is renewed, again and again, while the row of the first is locked."""
+    begun, end = tmp_path / "begun", tmp_path / "end"
+    holder = tasks.progress_in_a_transaction.using(lease=60).enqueue(str(begun), str(end))
+    other = tasks.wait_for_file.using(lease=6).enqueue(str(end))
+    worker = site.start("--threads", "2")
+    site.start("--queue", "another", REAPER_INTERVAL=0.5)
+    eventually(lambda: begun.exists() and worker.started([other]))
+    for _ in range(4):
+        expires = live(other.id).lease_expires_at
+        eventually(lambda: live(other.id).lease_expires_at > expires)
+    end.touch()
     assert other.wait(60).record.attempts == 1
     assert holder.wait(60).record.result == "committed"
 
 
 def test_fifty_coroutines_that_use_the_orm_overlap(database, site):
-    handles = tasks.aoverlap.enqueue_many([call("overlap", 3) for _ in range(50)])
+    """Each returns when all of them run."""
+    handles = tasks.ameet.enqueue_many([call("overlap", 50) for _ in range(50)])
     site.start("--threads", "2")
-    results = [handle.wait(60).record.result for handle in handles]
-    assert max(results) >= 45
-    assert kv.get("overlap") == 0
+    assert all(handle.wait(100).completed for handle in handles)
+    assert {handle.job().attempts for handle in handles} == {1}
 
 
-def test_a_slow_receiver_does_not_delay_the_settling_of_others(database, site):
-    """The receivers of twenty jobs need five seconds of four threads; their outcomes are written long before."""
-    worker = site.start_ready("--threads", "4", env={"DJQUEUE_TEST_SLOW": "1"})
+def test_a_slow_receiver_does_not_delay_the_settling_of_others(database, site, tmp_path):
+    """The receivers of twenty jobs wait in four threads; the outcomes of all are written meanwhile."""
+    worker = site.start_ready("--threads", "4", env={"DJQUEUE_TEST_GATE": str(tmp_path / "go")})
     handles = tasks.adouble.enqueue_many([call(n) for n in range(20)])
-    records = [handle.wait(60).record for handle in handles]
-    took = max(record.completed_at for record in records) - min(record.last_attempted_at for record in records)
-    assert took.total_seconds() < 2
-    assert worker.events()["completed", str(handles[-1].id), 1] == 0, "the receivers are still at it"
+    assert all(handle.wait(60).completed for handle in handles)
+    assert worker.events() == {("started", str(handle.id), 1): 1 for handle in handles}, "the receivers still wait"
+    (tmp_path / "go").touch()
     assert worker.stop() == 0
     assert worker.events() == {(event, str(h.id), 1): 1 for h in handles for event in ("started", "completed")}
 
@@ -154,14 +170,15 @@ def test_a_slow_receiver_does_not_delay_the_settling_of_others(database, site):
 def test_a_hostile_task_does_not_harm_the_next(database, site, how):
     hostile = tasks.be_hostile.using(max_attempts=1).enqueue(how)
     worker = site.start_ready("--threads", "1")
-    assert hostile.wait(30).completed
+    assert hostile.wait(60).completed
     before = os.getcwd()
     after = [tasks.double.enqueue(4), tasks.where.enqueue(), tasks.acount.enqueue("x")]
-    records = [handle.wait(30).record for handle in after]
+    records = [handle.wait(60).record for handle in after]
     assert [record.result for record in records] == [8, before, 0]
     assert worker.stop() == 0
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("debug", [False, True])
 def test_memory_does_not_grow(database, site, debug):
     worker = site.start("--threads", "4", "-v", "0", env={"DJQUEUE_TEST_DEBUG": "1"} if debug else {})
@@ -191,19 +208,22 @@ def test_a_process_is_replaced_after_its_jobs(database, site):
 def test_a_process_is_replaced_when_it_has_grown(database, site):
     worker = site.start_ready("--max-memory", "200")
     [before] = worker.workers()
-    long = tasks.sleep.enqueue(4)
-    assert tasks.hold_memory.enqueue(300).wait(30).record.result == before
+    long = tasks.wait_for.enqueue("go")
+    eventually(lambda: worker.started([long]))
+    assert tasks.hold_memory.enqueue(300).wait(60).record.result == before
     worker.wait_for_log("--max-memory exceeded")
-    assert eventually(lambda: tasks.process_id.enqueue().wait(30).record.result != before, 30)
-    assert long.wait(30).record.attempts == 1  # it had the time that it needed
+    assert eventually(lambda: tasks.process_id.enqueue().wait(60).record.result != before)
+    kv.set("go", True)
+    record = long.wait(60).record
+    assert (record.attempts, len(record.worker_ids)) == (1, 1)  # it had the time that it needed
     eventually(lambda: before not in worker.members())
 
 
 def test_a_project_that_hangs_in_its_import_is_started_over(database, site, tmp_path):
-    env = {"DJQUEUE_TEST_HANG": str(tmp_path / "hung"), "DJQUEUE_TEST_IMPORT_WITHIN": "5"}
-    worker = site.start(env=env)
-    worker.wait_for_log("not imported in time, restarting", 60)
-    assert tasks.double.enqueue(4).wait(60).record.result == 8
+    # So long that the second import, which must not take longer, succeeds on a busy machine too.
+    worker = site.start(env={"DJQUEUE_TEST_HANG": str(tmp_path / "hung")} | constants(IMPORT_WITHIN=20))
+    worker.wait_for_log("not imported in time, restarting")
+    assert tasks.double.enqueue(4).wait(120).record.result == 8
 
 
 @pytest.mark.skipif(not postgres.is_ours(), reason="stops the server: unset DATABASE_URL")
@@ -212,10 +232,10 @@ def test_a_worker_stops_when_signalled_while_the_database_is_away(database, site
     postgres.stop()
     try:
         worker.process.send_signal(signal.SIGTERM)
-        assert worker.process.wait(40) == 0
+        assert worker.process.wait(120) == 0
     finally:
         postgres.start_again()
-        eventually(lambda: count_done() == 0, 30)
+        eventually(lambda: count_done() == 0)
 
 
 def test_a_worker_waits_for_its_tables(database, site, tmp_path):
@@ -225,7 +245,7 @@ def test_a_worker_waits_for_its_tables(database, site, tmp_path):
         cursor.execute("ALTER TABLE djqueue_job RENAME TO djqueue_job_later")
         worker = site.start()
         try:
-            worker.wait_for_log("waiting for manage.py migrate", 30)
+            worker.wait_for_log("waiting for manage.py migrate")
         finally:
             cursor.execute("ALTER TABLE djqueue_job_later RENAME TO djqueue_job")
     assert tasks.double.enqueue(4).wait(60).record.result == 8
@@ -239,8 +259,7 @@ def test_code_that_changes_starts_the_worker_over(database, site, tmp_path):
     module.write_text(source.format(1))
     worker = site.start("--reload", env={"PYTHONPATH": f"{tmp_path}:.", "DJQUEUE_TEST_APP": "changing"})
     assert djqueue.enqueue("changing").wait(60).record.result == 1
-    time.sleep(1.1)  # the reloader compares times of files, in seconds
-    module.write_text(source.format(22))
-    eventually(lambda: djqueue.enqueue("changing").wait(60).record.result == 22, 60)
+    change(worker, module, source.format(22))
+    eventually(lambda: djqueue.enqueue("changing").wait(60).record.result == 22, 120)
     worker.stop()
-    eventually(lambda: not worker.members(), 30)
+    eventually(lambda: not worker.members())

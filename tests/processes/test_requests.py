@@ -33,7 +33,7 @@ def test_a_quiet_worker_claims_nothing_also_in_a_new_process_until_it_resumes(da
     worker = site.start_ready(processes=2)
     assert tasks.double.enqueue(1).wait(60).record.result == 2
     assert ask(worker, QUIET) == 2
-    eventually(lambda: states(worker) == [True, True], 30)
+    eventually(lambda: states(worker) == [True, True])
     handles = [tasks.double.using(queue=f"q{number}").enqueue(number) for number in range(4)]
     killed = worker.workers()[0]
     os.kill(killed, signal.SIGKILL)
@@ -45,7 +45,7 @@ def test_a_quiet_worker_claims_nothing_also_in_a_new_process_until_it_resumes(da
     assert {handle.job().attempts for handle in handles} == {0}
     assert ask(worker, RESUME) == 2
     assert [handle.wait(60).record.result for handle in handles] == [0, 2, 4, 6]
-    eventually(lambda: states(worker) == [False, False], 30)
+    eventually(lambda: states(worker) == [False, False])
     assert worker.stop() == 0
 
 
@@ -108,7 +108,7 @@ def test_a_quiet_burst_exits(database, site):
     eventually(lambda: rows(Worker).filter(stopped_at=None, running=1).exists() and live(running.id).started, 60)
     row = rows(Worker).filter(stopped_at=None, running=1).get()
     request(row.identity, QUIET)
-    eventually(lambda: rows(Worker).get(pk=row.pk).quiet, 30)
+    eventually(lambda: rows(Worker).get(pk=row.pk).quiet)
     left = tasks.double.enqueue(1)
     djqueue.kv.set("go", True)
     assert worker.process.wait(60) == 0
@@ -121,6 +121,6 @@ def test_rows_have_the_loops_and_the_memory_of_every_process(database, site):
     eventually(lambda: all(len(row.samples) > 1 for row in rows(Worker).filter(pid__in=worker.workers())), 60)
     for row in rows(Worker):
         assert sorted(row.loops) == ["claimer", "completer", "leases", "reaper", "scheduler", "sweeps"]
-        assert max(row.loops.values()) < 30
+        assert max(row.loops.values()) < 100
         assert all(memory > 1_000_000 for _, memory in row.samples)
     assert worker.stop() == 0

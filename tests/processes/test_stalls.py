@@ -6,6 +6,7 @@ DJQUEUE_TEST_STALL=45 DJQUEUE_TEST_LEASE=30 repeats it with the defaults of a pr
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 import time
@@ -23,8 +24,9 @@ from tests.proxy import Proxy
 from tests.tools import eventually, rows
 from tests.worker import tasks
 
-STALL = float(os.environ.get("DJQUEUE_TEST_STALL", "9"))
-LEASE = float(os.environ.get("DJQUEUE_TEST_LEASE", "6"))
+STALL = float(os.environ.get("DJQUEUE_TEST_STALL", "15"))
+LEASE = float(os.environ.get("DJQUEUE_TEST_LEASE", "12"))
+LONG = 600  # seconds: longer than any test
 
 
 @contextmanager
@@ -46,7 +48,7 @@ def locked_table(alias: str):
     thread = threading.Thread(target=hold)
     thread.start()
     try:
-        assert locked.wait(30)
+        assert locked.wait(60)
         yield
     finally:
         done.set()
@@ -91,9 +93,9 @@ def test_no_living_job_is_taken_after_a_stall(database, site, how, tmp_path):
     handles = tasks.note_run.using(max_attempts=1).enqueue_many(
         [call(str(ledger), STALL + LEASE + 4) for _ in range(8)]
     )
-    eventually(lambda: ledger.exists() and len(ledger.read_text().splitlines()) == 8, 30)
+    eventually(lambda: ledger.exists() and len(ledger.read_text().splitlines()) == 8)
     stall(how, database, workers)
-    eventually(lambda: rows(DoneJob).count() == 8, STALL + 3 * LEASE + 60)
+    eventually(lambda: rows(DoneJob).count() == 8, STALL + 3 * LEASE + 100)
     assert Counter(ledger.read_text().split()) == {str(handle.id): 1 for handle in handles}
     assert {handle.job().attempts for handle in handles} == {1}
 
@@ -102,12 +104,12 @@ def test_no_living_job_is_taken_after_a_stall(database, site, how, tmp_path):
 def test_what_a_lost_worker_held_is_reaped_while_another_lives(database, site, tmp_path):
     """The caution after a stall does not stop the reaping of jobs whose worker is really gone."""
     ledger = tmp_path / "ledger"
-    site.start_ready("--queue", "another", LEASE=2, REAPER_INTERVAL=0.5)
-    lost = site.start("--threads", "1", LEASE=2, REAPER_INTERVAL=0.5)
-    handle = tasks.note_run.enqueue(str(ledger), 30)
-    eventually(ledger.exists, 60)
+    site.start_ready("--queue", "another", LEASE=6, REAPER_INTERVAL=0.5)
+    lost = site.start("--threads", "1", LEASE=6, REAPER_INTERVAL=0.5)
+    handle = tasks.note_run.enqueue(str(ledger), 600)
+    eventually(ledger.exists)
     lost.signal_all(signal.SIGKILL)
-    eventually(lambda: handle.status() == "pending", 20)
+    eventually(lambda: handle.status() in ("scheduled", "pending"), 120)
     assert (handle.job().attempts, handle.job().last_error) == (1, "lease expired")
 
 
@@ -123,63 +125,59 @@ def proxy(tmp_path):
 
 
 @pytest.mark.databases("postgresql")
-def test_a_connection_that_is_never_answered_is_given_up(database, site, proxy):
+def test_a_connection_that_is_never_answered_is_given_up(database, site, proxy, tmp_path):
     """What is connected now gets no answer any more, as behind a proxy that has lost its other side."""
-    worker = site.start_ready("--threads", "2", LEASE=4, env={"DATABASE_URL": proxy.url})
-    assert tasks.double.enqueue(1).wait(30).record.result == 2
-    running = tasks.sleep.enqueue(1)
-    eventually(lambda: running.status() == "claimed", 10)
+    worker = site.start_ready("--threads", "2", LEASE=10, env={"DATABASE_URL": proxy.url})
+    assert tasks.double.enqueue(1).wait(60).record.result == 2
+    running = tasks.wait_for_file.enqueue(str(tmp_path / "go"))
+    eventually(lambda: worker.started([running]))
     proxy.swallow(new=False)
-    started = time.monotonic()
+    (tmp_path / "go").touch()
     handle = tasks.double.enqueue(21)
-    assert handle.wait(40).record.result == 42
-    assert running.wait(40).record.attempts == 1
-    assert time.monotonic() - started < 30
-    assert "database does not respond" in worker.log()
+    assert handle.wait(100).record.result == 42
+    assert running.wait(100).record.attempts == 1
+    worker.wait_for_log("database does not respond")
     assert worker.stop() == 0
 
 
 @pytest.mark.databases("postgresql")
 def test_an_idle_worker_stops_while_nothing_is_answered(database, site, proxy):
-    worker = site.start_ready(LEASE=30, SHUTDOWN_GRACE=30, env={"DATABASE_URL": proxy.url})
+    worker = site.start_ready(LEASE=LONG, SHUTDOWN_GRACE=LONG, env={"DATABASE_URL": proxy.url})
     proxy.swallow(new=True)
     tasks.double.enqueue(1)
     time.sleep(2)  # so that its claim is on the way; it cannot be observed
-    started = time.monotonic()
-    assert worker.stop() == 0
-    assert time.monotonic() - started < 15
+    assert worker.stop() == 0, "long before the grace, or the half of a lease, is over"
 
 
 @pytest.mark.databases("postgresql")
 def test_a_worker_stops_while_its_new_connections_are_not_answered(database, site, proxy):
     """A connection is made, and the first statement on it, which may be one of Django's own, gets no answer."""
-    worker = site.start_ready(LEASE=30, SHUTDOWN_GRACE=30, env={"DATABASE_URL": proxy.url})
+    worker = site.start_ready(LEASE=LONG, SHUTDOWN_GRACE=LONG, env={"DATABASE_URL": proxy.url})
     proxy.swallow_statements = True
     proxy.cut()
     tasks.double.enqueue(1)
     time.sleep(2)  # so that it has connected again and claims; it cannot be observed
-    started = time.monotonic()
-    assert worker.stop() == 0
-    assert time.monotonic() - started < 15
+    assert worker.stop() == 0, "long before the grace, or the half of a lease, is over"
 
 
 @pytest.mark.databases("postgresql")
 def test_a_stopped_process_is_logged_and_shown(database, site):
     worker = site.start_ready("--threads", "1")
-    handle = tasks.sleep.enqueue(20)
-    eventually(lambda: handle.status() == "claimed", 30)
+    handle = tasks.wait_for.enqueue("go")
+    eventually(lambda: worker.started([handle]))
     [pid] = worker.workers()
     os.kill(pid, signal.SIGSTOP)
-    worker.wait_for_log("process does not respond", 30)
+    worker.wait_for_log("process does not respond")
     assert f"pid={pid}" in worker.log()
 
     def is_shown() -> bool:
         row = rows(Worker).get(pid=pid)
         return (djqueue.sql.statements().now() - row.heartbeat_at).total_seconds() > 9 and row.running == 1
 
-    eventually(is_shown, 20)
+    eventually(is_shown)
     os.kill(pid, signal.SIGCONT)
-    worker.wait_for_log("process responds again", 10)
+    worker.wait_for_log("process responds again")
+    djqueue.kv.set("go", True)
     assert handle.wait(60).record.attempts == 1
 
 
@@ -188,14 +186,11 @@ def test_a_worker_whose_output_is_not_read_obeys_a_signal(database, site):
     """Its standard output is a pipe that is full."""
     readable, writable = os.pipe()
     worker = site.start("-v", "2", stdout=writable, SHUTDOWN_GRACE=5)
-    os.close(writable)
     try:
         tasks.double.enqueue_many([call(n) for n in range(3000)])
-        eventually(lambda: rows(DoneJob).count() > 100, 60)
-        time.sleep(3)  # so that the pipe is full; it cannot be observed
-        started = time.monotonic()
+        eventually(lambda: not select.select([], [writable], [], 0)[1])
         worker.process.send_signal(signal.SIGTERM)
-        worker.process.wait(40)
-        assert time.monotonic() - started < 20
+        worker.process.wait(120)
     finally:
+        os.close(writable)
         os.close(readable)

@@ -21,16 +21,17 @@ from djqueue.jobs import JobHandle
 from djqueue.models import Worker
 from tests.tools import eventually, rows
 
-# The modules of constants that tests change, below djqueue.worker.
+# The constants of djqueue.worker that tests change.
 CONSTANTS = {
-    "EXIT_GRACE": "supervisor.supervisor",
-    "IMPORT_WITHIN": "supervisor.supervisor",
-    "LAST_FLUSH": "process.worker",
-    "LAST_HEARTBEAT": "supervisor.supervisor",
-    "STUCK_AFTER": "process.budget",
-    "SWEEP": "supervisor.admitter",
-    "TIMEOUT_GRACE": "supervisor.children",
-    "WORK_IN_HAND": "process.budget",
+    "EXIT_GRACE": "supervisor.supervisor.EXIT_GRACE",  # for what the supervisor settles at the end
+    "IMPORT_WITHIN": "supervisor.supervisor.IMPORT_WITHIN",
+    "KILL_AFTER": "supervisor.children.EXIT_GRACE",
+    "LAST_FLUSH": "process.worker.LAST_FLUSH",
+    "LAST_HEARTBEAT": "supervisor.supervisor.LAST_HEARTBEAT",
+    "STUCK_AFTER": "process.budget.STUCK_AFTER",
+    "SWEEP": "supervisor.admitter.SWEEP",
+    "TIMEOUT_GRACE": "supervisor.children.TIMEOUT_GRACE",
+    "WORK_IN_HAND": "process.budget.WORK_IN_HAND",
 }
 
 
@@ -139,8 +140,9 @@ class Site:
 
 
 def constants(**values: float) -> dict[str, str]:
-    """Return the environment of a worker that has other values for constants of `djqueue.worker`, by name."""
-    return {"DJQUEUE_TEST_CONSTANTS": json.dumps({f"djqueue.worker.{CONSTANTS[n]}.{n}": v for n, v in values.items()})}
+    """Return the environment of a worker that has other values for these constants."""
+    given = {f"djqueue.worker.{CONSTANTS[name]}": value for name, value in values.items()}
+    return {"DJQUEUE_TEST_CONSTANTS": json.dumps(given)}
 
 
 @contextmanager
