@@ -293,8 +293,6 @@ class AdmittedJob(NamedTuple):
     limit_key: str
     id: UUID
     task: str
-    priority: int
-    enqueued_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,15 +159,12 @@ class Portable(Rows):
             if ask.burst is not None:
                 most = min(most, ask.burst - permits.pending)
             rows = self.fetch(
-                f"SELECT id, task, priority, enqueued_at FROM djqueue_job j {self.blocked_sql} "
+                f"SELECT id, task FROM djqueue_job j {self.blocked_sql} "
                 f"WHERE status = 'blocked' AND limit_key = %s AND {UNPAUSED} "
                 f"ORDER BY priority, enqueued_at, id LIMIT %s {self.skip_locked_sql}",
                 [ask.key, max(most, 0)],
             )
-            found += [
-                AdmittedJob(ask.key, self.uuid(job), task, priority, self.instant(at))
-                for job, task, priority, at in rows
-            ]
+            found += [AdmittedJob(ask.key, self.uuid(job), task) for job, task in rows]
         for part in slices_of([job.id for job in found], IDS_AT_ONCE):
             sql = f"UPDATE djqueue_job {self.by_id_sql} SET status = 'pending' WHERE id IN ({holders(part)})"
             self.execute(sql, [self.adapt(i) for i in part])

@@ -268,8 +268,8 @@ class PostgreSQL(Common):
     def admit(self, asked: Sequence[Admit]) -> tuple[list[AdmittedJob], dict[str, Permits]]:
         rows = self.fetch(limits.admit_sql(self.notify), [list(column) for column in zip(*asked, strict=True)])
         counts = {key: Permits(admitted, pending) for key, admitted, pending, *_ in rows if admitted is not None}
-        jobs = [AdmittedJob(key, *job[:4]) for key, admitted, _, *job in rows if admitted is None]
-        return sorted(jobs, key=attrgetter("priority", "enqueued_at", "id")), counts
+        jobs = sorted((row for row in rows if row[1] is None), key=itemgetter(5, 6, 3))
+        return [AdmittedJob(row[0], row[3], row[4]) for row in jobs], counts
 
     def cancel(self, ids: Sequence[UUID], keeps: Mapping[str, bool], keep: bool) -> list[CancelledJob]:
         if not ids:
