@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -99,9 +99,20 @@ def notifications(listening: Any) -> list[str]:
 
 
 def in_thread(work: Callable[..., Any], *args: Any) -> Any:
-    """Run something on another connection and give back what it returned or raised."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_closing, work, *args).result()
+    """Run something on another connection and give back what it returned or raised.
+
+    Something that waits for a lock of the caller fails after a while, which lets go of the lock, instead of hanging.
+    """
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(_closing(work, *args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future.result(2 * PATIENCE)
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:

@@ -341,6 +341,12 @@ def test_sensitive_arguments_are_masked_on_every_page(boss, task):
     assert ("because this task is not registered" not in words(boss.page("deadjob", rows["deadjob"].pk))) is known
 
 
+def test_a_short_sensitive_argument_is_masked_on_the_page_of_a_job(boss):
+    """It is too short to be masked wherever it occurs in a text."""
+    row = JobFactory(task="tests.app.tasks.log_in", args=["ada", "q~q"])
+    assert "q~q" not in boss.page("job", row.pk).content.decode()
+
+
 DJANGOS = ("field-", "action-checkbox-column")  # classes of cells in Django's result list
 
 

@@ -134,6 +134,12 @@ def test_buttons_fit_the_state_and_the_permission(people, state):
     assert "Drain" not in looking.get("worker").content.decode()
 
 
+def test_the_page_needs_the_permission_to_view_workers(people):
+    WorkerFactory(identity=ME)
+    assert people("view_job").page("worker", ME).status_code == 403
+    assert people("view_worker").page("worker", ME).status_code == 200
+
+
 def test_an_action_without_the_permission_is_refused(people):
     WorkerFactory(identity=ME)
     person = people("view_worker")

@@ -242,7 +242,10 @@ def test_nesting_too_deep_is_refused(database):
 
 
 def test_the_largest_payload_that_is_allowed_passes(database):
-    assert later.enqueue("ü" * (512 * 1024 - 8)).job().args == ["ü" * (512 * 1024 - 8)]
+    largest = "ü" * (512 * 1024 - 4)  # with the eight characters around it, [""]{}{}, a megabyte in UTF-8
+    assert later.enqueue(largest).job().args == [largest]
+    with pytest.raises(djqueue.PayloadTooLarge):
+        later.enqueue(largest + "x")
 
 
 @pytest.mark.parametrize(

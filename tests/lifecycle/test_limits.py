@@ -9,6 +9,7 @@ from django.db import transaction
 import djqueue
 from djqueue.lifecycle import limits as lifecycle_limits
 from djqueue.lifecycle import unknown_tasks
+from djqueue.lifecycle.crash import Left, recover
 from djqueue.models import Job, LimitKey
 from djqueue.sql import statements
 from tests.lifecycle.limited import call_api, call_slow_api, export, plain, sync
@@ -64,6 +65,14 @@ def test_a_settled_job_hands_its_permit_on(database, end):
     admit()
     end(queue.claim(1)[0])
     assert statuses(*jobs[1:]) == ["pending", "pending"]
+
+
+def test_a_permit_that_comes_back_admits_one_job(database):
+    jobs = [sync.enqueue(1) for _ in range(5)]
+    admit()
+    [claimed] = queue.claim(1)
+    claimed.ack()
+    assert statuses(*jobs) == ["done", "pending", "pending", "blocked", "blocked"]
 
 
 def test_a_released_job_waits_for_a_permit_again_in_its_place(database):
@@ -162,6 +171,14 @@ def test_a_reaped_job_waits_for_a_permit_again(database):
     time.sleep(0.01)
     assert djqueue.maintenance.reap() == 2
     assert sorted(statuses(*jobs)) in (["blocked", "pending", "pending"], ["pending", "scheduled", "scheduled"])
+
+
+def test_a_job_whose_process_was_killed_hands_its_permit_on(database):
+    jobs = three()
+    admit()
+    [claimed] = queue.claim(1)
+    assert recover([Left(claimed.id, claimed.token, blamed=True)], "killed", crashed=True) == []
+    assert statuses(*jobs) == ["scheduled", "pending", "pending"]
 
 
 def test_rescheduling_to_a_later_time_gives_the_permit_back(database):
@@ -331,6 +348,7 @@ def test_a_held_key_admits_nothing_until_it_is_released(database):
     assert statuses(*jobs) == ["claimed", "blocked", "blocked"]
     claimed.ack()
     assert admit() == 0
+    assert statuses(*jobs) == ["done", "blocked", "blocked"]
     held_until = djqueue.limits.get("tenant:1").held_until
     assert 25 < (held_until - statements().now()).total_seconds() <= 30
     djqueue.limits.hold("tenant:1", 5)

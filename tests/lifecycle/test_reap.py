@@ -71,6 +71,17 @@ def test_a_lease_renewed_after_the_reaper_read_it_is_left_alone(database):
     assert [item.outcome for item in statements().settle([seen], expired_at=statements().now())] == [Outcome.LOST]
 
 
+def test_a_job_claimed_again_after_the_reaper_read_it_is_left_alone(database):
+    """Also if the lease of the new claim has expired by then: the reaper blames the claim that it has read."""
+    add.enqueue(1)
+    job = claim_one(lease=0)
+    seen = decide(blame(live(job.id), Verdict.REAP, reaping.LEASE_EXPIRED, statements().now()))
+    job.release()
+    again = claim_one(lease=0)
+    assert [item.outcome for item in statements().settle([seen], expired_at=statements().now())] == [Outcome.LOST]
+    again.ack()
+
+
 def test_a_job_that_never_started_gets_its_attempt_back_three_times(database):
     """So that a job which takes the whole machine down still ends."""
     handle = add.using(max_attempts=2).enqueue(1)
@@ -205,6 +216,16 @@ def test_a_job_that_ended_before_its_process_died_is_settled_by_its_outcome(data
     assert (gone.status(), gone.job().result) == ("done", "by another")
 
 
+def test_a_job_claimed_again_is_not_blamed_for_the_crash_of_its_former_holder(database):
+    handle = add.enqueue(1)
+    former = claim_one()
+    former.release()
+    current = claim_one()
+    assert recover([Left(former.id, former.token, blamed=True)], "killed", crashed=True) == []
+    assert (handle.status(), handle.job().errors, live(handle.id).crashes) == ("claimed", [], 0)
+    current.ack()
+
+
 def test_a_claimed_row_without_a_token_does_not_stop_the_reaper(database):
     """Written by hand; it is left, and logged."""
     JobFactory(expired=True, token=None)
@@ -229,3 +250,14 @@ def test_a_job_that_was_in_a_crash_can_be_released_with_a_delay(database):
     row = live(handle.id)
     assert (row.status, row.attempts, row.crashes, row.errors) == ("scheduled", 0, 1, [])
     assert 50 < (row.run_at - database_now()).total_seconds() <= 60
+
+
+def test_a_crash_counts_against_blamed_jobs_until_an_attempt_ends_by_itself(database):
+    blamed, held = (add.enqueue(n) for n in range(2))
+    left = [Left(job.id, job.token, blamed=job.id == blamed.id) for job in djqueue.Queue("default").claim(2)]
+    assert recover(left, "killed", crashed=True) == []
+    assert [live(handle.id).crashes for handle in (blamed, held)] == [1, 0]
+    djqueue.reschedule(blamed.id, run_at=ago(1))
+    for job in djqueue.Queue("default").claim(2):
+        job.nack("boom", delay=60)
+    assert [live(handle.id).crashes for handle in (blamed, held)] == [0, 0]

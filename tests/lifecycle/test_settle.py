@@ -523,3 +523,12 @@ def test_of_two_claims_of_one_job_the_stale_one_is_told_that_it_is_lost(database
     outcomes = [answer.outcome for answer in settle.settle_many([settle.ack(job) for job in claims])]
     assert outcomes == [Outcome.LOST if job is stale else Outcome.DONE for job in claims]
     assert rows(Throughput).get().done == 1
+
+
+@pytest.mark.databases("sqlite", "mysql")
+def test_a_claim_that_is_twice_in_a_group_is_settled_once(database):
+    handle = add.enqueue(1)
+    job = claim_one()
+    answers = settle.settle_many([settle.ack(job), settle.nack(job, "late")])
+    assert [answer.outcome for answer in answers] == [Outcome.DONE, Outcome.LOST]
+    assert (handle.status(), places(handle.id)) == ("done", ["DoneJob"])

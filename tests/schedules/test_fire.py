@@ -63,6 +63,15 @@ def test_nothing_fires_early(database):
     assert 4 < schedules.seconds_until_next() <= 5
 
 
+def test_a_disabled_schedule_does_not_fire_beside_one_that_is_due(database):
+    make("due")
+    make("disabled")
+    schedules.disable("disabled")
+    set_back("disabled", SECOND)
+    assert maintenance.fire_schedules() == 1
+    assert slots("disabled") == []
+
+
 def test_options_that_the_schedule_does_not_set_are_those_of_the_task(database):
     schedules.create("s", task="shop.charge", every=60, args=[1])
     set_back("s", SECOND)

@@ -11,11 +11,12 @@ from django.db import connections, transaction
 
 import djqueue
 from djqueue import schedules
-from djqueue.core.channels import ENDED, PENDING, SCHEDULED
+from djqueue.core.channels import BLOCKED, ENDED, PENDING, SCHEDULED
 from djqueue.core.uuid7 import uuid7
-from djqueue.lifecycle import unknown_tasks
+from djqueue.lifecycle import settle, unknown_tasks
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory, JobFactory, ago
+from tests.lifecycle.limited import sync
 from tests.tools import claim_one, database_now
 
 pytestmark = pytest.mark.databases("postgresql")
@@ -34,6 +35,7 @@ OF_A_HELD_JOB: dict[str, tuple[Callable[[djqueue.ClaimedJob], object], tuple[str
     "snooze": (lambda job: job.snooze(60), SOMETHING_SCHEDULED),
     "reap": (lambda job: djqueue.maintenance.reap(), TO_DEFAULT),
     "ack": (lambda job: job.ack(), SOMETHING_ENDED),
+    "ack of a group": (lambda job: settle.settle_many([settle.ack(job)]), SOMETHING_ENDED),
     "dead letter": (lambda job: job.dead_letter("no"), SOMETHING_ENDED),
 }
 
@@ -91,17 +93,47 @@ OF_OTHERS: dict[str, tuple[Callable[[], object], Callable[[object], object], tup
 }
 
 
+def admitted() -> djqueue.JobHandle:
+    handle = sync.enqueue(1)
+    djqueue.maintenance.admit()
+    return handle
+
+
+def ack_in_a_transaction(job: djqueue.ClaimedJob) -> None:
+    with transaction.atomic(using="postgresql"):
+        job.ack()
+
+
+# What supervisors, and the workers after an admission, learn of jobs with a limit.
+OF_LIMITED_JOBS: dict[str, tuple[Callable[[], object], Callable[[object], object], tuple[str, str]]] = {
+    "enqueue": (lambda: None, lambda _: sync.enqueue(1), (BLOCKED, "tenant:1")),
+    "admission": (lambda: sync.enqueue(1), lambda _: djqueue.maintenance.admit(), TO_DEFAULT),
+    "cancel": (admitted, lambda job: djqueue.cancel(job.id), (BLOCKED, "tenant:1")),
+    "ack in a transaction": (
+        lambda: (admitted(), claim_one())[1],
+        ack_in_a_transaction,
+        (BLOCKED, "tenant:1"),
+    ),
+}
+
+
 class Ear:
     """A connection of its own that listens on every channel."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self.connection = connection
-        for channel in (PENDING, SCHEDULED, ENDED):
+        for channel in (PENDING, SCHEDULED, ENDED, BLOCKED):
             connection.execute(f"LISTEN {channel}")
 
-    def hears(self, within: float = WITHIN) -> list[tuple[str, str]]:
-        """Return what was sent, as soon as there is something."""
-        return [(one.channel, one.payload) for one in self.connection.notifies(timeout=within, stop_after=1)]
+    def hears(self) -> list[tuple[str, str]]:
+        """Return what was sent before now: a connection hears of commits in their order, and of its own one last."""
+        self.connection.execute(f"NOTIFY {ENDED}, 'the last one'")
+        found = []
+        for one in self.connection.notifies(timeout=WITHIN):
+            if one.payload == "the last one":
+                return found
+            found.append((one.channel, one.payload))
+        raise AssertionError("the last notification did not arrive")
 
 
 @pytest.fixture
@@ -125,7 +157,7 @@ def test_settling_a_job_notifies(listening, act):
     ear = listening()
     do, expected = OF_A_HELD_JOB[act]
     do(job)
-    assert ear.hears() == [expected]
+    assert ear.hears()[:1] == [expected]
 
 
 @pytest.mark.parametrize("act", OF_OTHERS)
@@ -134,7 +166,23 @@ def test_making_jobs_wait_or_end_notifies(listening, act):
     made = make()
     ear = listening()
     do(made)
-    assert ear.hears() == [expected]
+    assert ear.hears()[:1] == [expected]
+
+
+@pytest.mark.parametrize("act", OF_LIMITED_JOBS)
+def test_what_concerns_a_limit_notifies(listening, act):
+    make, do, expected = OF_LIMITED_JOBS[act]
+    made = make()
+    ear = listening()
+    do(made)
+    assert expected in ear.hears()
+
+
+def test_a_call_that_makes_a_waiting_job_due_notifies(listening):
+    keyed(delay=60)
+    ear = listening()
+    keyed(on_duplicate="replace")
+    assert TO_DEFAULT in ear.hears()
 
 
 def test_nothing_is_heard_of_a_transaction_that_is_rolled_back(listening, database):

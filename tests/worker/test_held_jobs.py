@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -12,6 +13,7 @@ from djqueue.core.records import Settlement
 from djqueue.exceptions import DjqueueError
 from djqueue.states import Verdict
 from djqueue.worker.held_jobs import CAPACITY, ENDED, HELD, RUNNING, Entry, HeldJobs, new_memory
+from djqueue.worker.supervisor.crashes import left_behind
 
 
 def test_a_reader_sees_held_running_and_ended_jobs():
@@ -27,6 +29,25 @@ def test_a_reader_sees_held_running_and_ended_jobs():
     assert list(held_jobs.read()) == [Entry(waiting, 30, HELD, 0, 0)]
     held_jobs.clear()
     assert list(held_jobs.read()) == []
+
+
+@pytest.mark.parametrize("killed_for", ["", "timeout"])
+def test_of_the_jobs_of_an_exited_process_only_those_that_may_be_the_cause_are_blamed(killed_for):
+    """After a crash, all that ran. If the supervisor killed the process, those for which it did. None that waited."""
+    held_jobs = HeldJobs()
+    waiting, running, overdue, ended = ((uuid4(), uuid4()) for _ in range(4))
+    held_jobs.add(waiting, 30)
+    for claim in (running, overdue, ended):
+        place = held_jobs.add(claim, 30)
+        held_jobs.start(place, claim, 30, 0)
+    held_jobs.end(place, Settlement(id=ended[0], token=ended[1], verdict=Verdict.ACK))
+    blamed = frozenset([overdue[0]]) if killed_for else frozenset()
+    child = SimpleNamespace(held_jobs=held_jobs, killed_for=killed_for, blamed=blamed)
+    left = left_behind(child, list(held_jobs.read()), -9)
+    assert (left.reason, left.crashed) == (killed_for or "worker process killed by signal 9", not killed_for)
+    assert [(job.id, job.token) for job in left.jobs] == [waiting, running, overdue, ended]
+    assert [job.blamed for job in left.jobs] == [False, not killed_for, True, False]
+    assert [job.outcome is not None for job in left.jobs] == [False, False, False, True]
 
 
 def test_a_forked_process_writes_for_its_parent():

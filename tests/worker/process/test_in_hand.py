@@ -5,12 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from uuid import uuid4
 
+import pytest
+
 from djqueue.core.records import Settlement
+from djqueue.lifecycle import claim as claiming
 from djqueue.states import Verdict
 from djqueue.worker.held_jobs import ENDED, HELD, RUNNING, HeldJobs
 from djqueue.worker.options import Options
+from djqueue.worker.outages import Outages
 from djqueue.worker.process.budget import Budget
-from djqueue.worker.process.in_hand import Counts, Holding, InHand, Kind
+from djqueue.worker.process.in_hand import Counts, Holding, InHand, Kind, Starter
+from tests.app.tasks import add
 
 
 def make_job(queue: str = "default"):
@@ -113,3 +118,15 @@ def test_no_room_appears_while_a_group_is_dropped():
     rooms.append(budget.total_room)
     in_hand.drop(holdings)
     assert (rooms[0], max(rooms), rooms[-1]) == (7, 7, 7)
+
+
+@pytest.mark.databases("postgresql", "sqlite", "mysql")
+def test_a_job_whose_lease_was_lost_before_it_starts_is_not_run(database):
+    add.enqueue(1)
+    [job] = claiming.claim({"default": 1}, begin=0)
+    job.release()
+    in_hand, given_back = InHand(HeldJobs()), []
+    in_hand.take([holding := Holding(job)])
+    starter = Starter(in_hand, given_back.extend, Outages(pytest.fail), threads=1)
+    assert starter.start(holding, None) is False
+    assert (given_back, states(in_hand), holding.started) == ([holding], [HELD], False)

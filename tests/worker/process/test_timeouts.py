@@ -28,6 +28,21 @@ def spin(seconds: float) -> None:
         pass
 
 
+def test_a_timeout_is_raised_in_what_runs_too_long(ticking):
+    slot = timeouts.Slot()
+    ticking.slots.append(slot)
+    timed_out: list[bool] = []
+
+    def wait() -> None:
+        deadline = time.monotonic() + SOON
+        while time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    with pytest.raises(TaskTimeout):
+        ticking.call(slot, 0.01, wait, lambda: timed_out.append(True))
+    assert timed_out == [True]
+
+
 def test_a_timeout_that_fired_and_was_not_yet_raised_is_taken_back():
     """The thread is inside a C call all the while, where nothing can be raised."""
     slots: list[timeouts.Slot] = []

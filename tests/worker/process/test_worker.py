@@ -20,6 +20,7 @@ from djqueue.fields import Unreadable
 from djqueue.models import Job
 from djqueue.worker.options import Options
 from djqueue.worker.single_process import SingleProcess
+from djqueue.worker.supervisor import admitter
 from tests.app.models import Place
 from tests.factories import JobFactory, ago
 from tests.test_signals import heard  # noqa: F401 - a fixture
@@ -324,8 +325,8 @@ def test_the_reaper_runs_every_reaper_interval(database, configure):
     configure(LEASE=0.4, REAPER_INTERVAL=3600)
     with after_first_turns():
         foreign = JobFactory(expired=True, max_attempts=2)
-        assert tasks.sleep.using(lease=30).enqueue(1.5).wait(PATIENCE).completed
-        assert live(foreign.pk).status == "claimed"
+        assert tasks.sleep.using(lease=30).enqueue(2.5).wait(PATIENCE).completed
+        assert live(foreign.pk).token == foreign.token, "a job that was reaped may be claimed again"
     configure(LEASE=0.4, REAPER_INTERVAL=0.1)
     with after_first_turns():
         another = JobFactory(expired=True, max_attempts=2, lease=60)
@@ -535,6 +536,14 @@ def test_a_queue_whose_permits_are_taken_does_not_block_others(database, gate):
             assert handle.wait(PATIENCE).completed
         assert [handle.status() for handle in narrow] == ["claimed", "pending"]
         gate.set()
+
+
+def test_a_worker_hands_the_permits_of_its_jobs_on(database, monkeypatch):
+    """If it left that to the supervisor, which looks at all keys from time to time, they would take minutes."""
+    monkeypatch.setattr(admitter, "SWEEP", 3600.0)
+    handles = tasks.double_limited.enqueue_many([call(n) for n in range(20)])
+    with running(Options(threads=2)):
+        assert handles[-1].wait(PATIENCE).completed
 
 
 def test_coroutines_run_while_all_threads_are_busy(database, gate):
