@@ -81,6 +81,8 @@ def test_threads_that_admit_claim_and_settle_never_exceed_the_limit(database):
     sync.enqueue_many([djqueue.call(1)] * jobs)
     done = threading.Event()
     most = 0
+    # With this level, an admission fails if others have admitted since it began. After ten times it gives up.
+    conflicts = [OperationalError] if database == "postgresql_repeatable" else []
 
     def work(number: int) -> None:
         nonlocal most
@@ -89,9 +91,10 @@ def test_threads_that_admit_claim_and_settle_never_exceed_the_limit(database):
             while not done.is_set():
                 most = max(most, admitted())
             return
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 3 * PATIENCE
         while rows(Job).exists() and time.monotonic() < deadline:
-            djqueue.maintenance.admit()
+            with suppress(*conflicts):
+                djqueue.maintenance.admit()
             for job in queue.claim(2):
                 job.ack()
         done.set()
@@ -231,14 +234,13 @@ def test_a_caller_with_an_old_snapshot_never_admits_too_many(database, monkeypat
     sync.enqueue_many([djqueue.call(1)] * 10)
     connection = connections[database]
     connection.close()
-    if database == "mysql":
-        monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", "repeatable read")
-    try:
+    with monkeypatch.context() as patch:
+        if database == "mysql":
+            patch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", "repeatable read")
         with suppress(OperationalError), transaction.atomic(using=database):
             assert admitted() == 0  # this takes the snapshot
             in_thread(admit_keys, [KEY])
             assert admitted() == 0
             djqueue.maintenance.admit()
-    finally:
         connection.close()
     assert admitted() == LIMIT

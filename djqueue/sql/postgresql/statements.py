@@ -79,7 +79,8 @@ class PostgreSQL(Common):
     def fetch_soon(self, sql: str, params: Sequence[Any] = ()) -> list[Any]:
         # An admission that a crash of the server loses is repeated, so it need not wait for the disk. What follows it,
         # such as the claim of an admitted job, is written after it, and waits for both.
-        self.execute("SELECT set_config('lock_timeout', '100ms', true), set_config('synchronous_commit', 'off', true)")
+        self.execute("SET LOCAL synchronous_commit = off")
+        self.execute("SET LOCAL lock_timeout = '100ms'")  # not a SELECT, which would take the snapshot before the lock
         try:
             return self.fetch(sql, params)
         except OperationalError as error:
