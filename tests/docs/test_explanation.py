@@ -18,6 +18,13 @@ from .tables import DOCS, ROOT, check_table
 
 PAGES = [*sorted((DOCS / "explanation").glob("*.md")), DOCS / "troubleshooting.md", DOCS / "glossary.md"]
 NO_ID = "00000000-0000-7000-8000-000000000000"
+# The rows of failures.md, in its order.
+FAILURES = [
+    *map(str, range(1, 16)),
+    *("15b", "15c", "15d", "15e"),
+    *map(str, range(16, 41)),
+    *("40b", *map(str, range(41, 46))),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -26,6 +33,30 @@ def test_files_that_are_named_exist(page):
         assert (ROOT / path).is_file(), path
     for module in re.findall(r"`python -m (benchmarks\.\w+)`", page.read_text()):
         assert (ROOT / (module.replace(".", "/") + ".py")).is_file(), module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_are_named_exist(page):
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
+        tree = ast.parse((ROOT / path).read_text())
+        assert name.startswith("test_"), name
+        assert any(
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name for node in ast.walk(tree)
+        ), f"{path}::{name}"
+
+
+def test_each_failure_names_its_tests_or_is_listed_as_not_covered():
+    text = (DOCS / "explanation" / "failures.md").read_text()
+    table, not_covered = text.split("\n## Not yet covered by a test\n")
+    rows = re.findall(r"^\| (\*{0,2})(\d+[b-e]?)\1 \|.*\| ([^|]+) \|$", table, re.MULTILINE)
+    assert [number for _, number, _ in rows] == FAILURES
+    assert [number for bold, number, _ in rows if bold] == sorted(
+        re.findall(r"^- \*\*(\w+)\*\*:", not_covered, re.MULTILINE), key=FAILURES.index
+    )
+    for bold, number, tests in rows:
+        assert bold or "`tests/" in tests, number
+    for module in re.findall(r"`python -m benchmarks\.(\w+) ", text):
+        assert (ROOT / "benchmarks" / f"{module}.py").is_file(), module
 
 
 def test_each_guarantee_names_the_tests_that_attack_it():
