@@ -16,6 +16,7 @@ from django.core.signals import setting_changed
 
 from .core.durations import seconds
 from .core.retries import Exponential
+from .core.shown import shown
 from .exceptions import InvalidOption
 
 Reader = Callable[[Any, str], Any]
@@ -118,9 +119,9 @@ def _parse(given: object) -> tuple[dict[str, Any], list[str]]:
         queues = values.pop("QUEUES")
         values["queues"] = {}
         for name, options in queues.items():
-            where = f"DJQUEUE['QUEUES'][{name!r}]"
+            where = f"DJQUEUE['QUEUES'][{shown(name)}]"
             if not isinstance(name, str) or not isinstance(options, Mapping):
-                found.append(f"{where} must map a queue name to a dictionary of options, got {options!r:.80}.")
+                found.append(f"{where} must map a queue name to a dictionary of options, got {shown(options)}.")
                 continue
             given_options = {key: value for key, value in options.items() if value is not None or key == "keep_done"}
             own, more = _read(given_options, _QUEUE_READERS, where)
@@ -135,9 +136,9 @@ def _read(given: Mapping[Any, Any], readers: Mapping[str, Reader], where: str) -
     for key, value in given.items():
         if key not in readers:
             folded = {name.lower(): name for name in readers}
-            close = difflib.get_close_matches(str(key).lower(), folded, n=1, cutoff=0.5)
+            close = difflib.get_close_matches(key.lower() if isinstance(key, str) else "", folded, n=1, cutoff=0.5)
             hint = f" Did you mean {folded[close[0]]!r}?" if close else f" Valid keys: {', '.join(readers)}."
-            found.append(f"Unknown key {key!r} in {where}.{hint}")
+            found.append(f"Unknown key {shown(key)} in {where}.{hint}")
             continue
         try:
             values[key] = readers[key](value, key)
@@ -149,7 +150,7 @@ def _read(given: Mapping[Any, Any], readers: Mapping[str, Reader], where: str) -
 def whole(value: Any, name: str, least: int = 1, most: int = MAX_INTEGER) -> int:
     """Return a whole number. Raise InvalidOption, naming the option, if it is not in the range."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidOption(f"{name} must be a whole number from {least} to {most}, got {value!r:.80}")
+        raise InvalidOption(f"{name} must be a whole number from {least} to {most}, got {shown(value)}")
     return int(value)
 
 
@@ -162,7 +163,7 @@ def positive(value: Any, name: str) -> float:
     """Return a duration in seconds. Raise InvalidOption if it is not greater than 0."""
     found = seconds(value, name)
     if not found:
-        raise InvalidOption(f"{name} must be greater than 0, got {value!r}")
+        raise InvalidOption(f"{name} must be greater than 0, got {shown(value)}")
     return found
 
 
@@ -174,19 +175,19 @@ def _fraction(value: Any, name: str) -> float:
     try:
         return Exponential(1, 1, value).jitter or 0.0
     except InvalidOption:
-        raise InvalidOption(f"{name} must be a number from 0 to 10, got {value!r:.80}") from None
+        raise InvalidOption(f"{name} must be a number from 0 to 10, got {shown(value)}") from None
 
 
 def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidOption(f"{name} must be True or False, got {value!r:.80}")
+        raise InvalidOption(f"{name} must be True or False, got {shown(value)}")
     return value
 
 
 def _alias(value: Any, name: str) -> str:
     if not isinstance(value, str) or value not in settings.DATABASES:
         raise InvalidOption(
-            f"{name} must be an alias in DATABASES ({', '.join(settings.DATABASES)}), got {value!r:.80}"
+            f"{name} must be an alias in DATABASES ({', '.join(settings.DATABASES)}), got {shown(value)}"
         )
     return value
 
@@ -200,11 +201,11 @@ def _table(value: Any, name: str) -> Mapping[Any, Any]:
 def _paths(value: Any, name: str) -> tuple[str, ...]:
     """Return dotted paths. They are not imported here: the supervisor of a worker imports no code of the project."""
     if not isinstance(value, list | tuple):
-        raise InvalidOption(f'{name} must be a list of dotted paths such as ["shop.jobs.tenant"], got {value!r:.80}')
+        raise InvalidOption(f'{name} must be a list of dotted paths such as ["shop.jobs.tenant"], got {shown(value)}')
     for path in value:
         parts = path.split(".") if isinstance(path, str) else []
         if len(parts) < 2 or not all(part.isidentifier() for part in parts):
-            raise InvalidOption(f'{name} must contain dotted paths such as "shop.jobs.tenant", got {path!r:.80}')
+            raise InvalidOption(f'{name} must contain dotted paths such as "shop.jobs.tenant", got {shown(path)}')
     return tuple(value)
 
 

@@ -14,6 +14,7 @@ from .core.durations import Duration
 from .core.options import job_id
 from .core.payload import encode_arguments
 from .core.records import JobRecord, Requeue, WaitOutcome
+from .core.shown import shown, shown_id
 from .exceptions import InvalidOption, NotDead, NotDone
 from .lifecycle.cancel import cancel_many
 from .lifecycle.enqueue_again import enqueue_again_many
@@ -48,7 +49,7 @@ def requeue(
     """
     found = _parse_id(id)
     if found is None:
-        raise NotDead(f"No dead job has the id {id!r:.80}: it is not a UUID.")
+        raise NotDead(f"No dead job has the id {shown(id)}: it is not a UUID.")
     for name, value, kind in (("args", args, list | tuple), ("kwargs", kwargs, Mapping)):
         if value is not None and not isinstance(value, kind):
             expected = "a list or tuple" if name == "args" else "a dictionary"
@@ -78,7 +79,7 @@ def enqueue_again(id: UUID | str) -> JobHandle:  # noqa: A002
     copies = {} if found is None else enqueue_again_many([found])
     for copy in copies.values():
         return JobHandle(copy.id, copy.created)
-    raise NotDone(f"No done or cancelled job has the id {id!s:.80}; it may be no longer kept.")
+    raise NotDone(f"No done or cancelled job has the id {shown_id(id)}; it may be no longer kept.")
 
 
 def reschedule(id: UUID | str, run_at: datetime | None = None, priority: int | None = None) -> bool:  # noqa: A002

@@ -20,6 +20,7 @@ from .core.options import (
     check_task_name,
     read_options,
 )
+from .core.shown import shown
 from .exceptions import InvalidOption
 from .jobs import JobHandle
 from .lifecycle import enqueue as enqueueing
@@ -100,9 +101,9 @@ def task(
 
     def register(func: Callable[P, R]) -> Task[P, R]:
         if not callable(func) or isinstance(func, type):
-            raise InvalidOption(f"@djqueue.task expects a function, got {func!r:.80}")
+            raise InvalidOption(f"@djqueue.task expects a function, got {shown(func)}")
         if name is None and not hasattr(func, "__qualname__"):
-            raise InvalidOption(f"{func!r:.80} has no __qualname__; set a task name with @djqueue.task(name=...)")
+            raise InvalidOption(f"{shown(func)} has no __qualname__; set a task name with @djqueue.task(name=...)")
         made = Task(func, name or f"{func.__module__}.{func.__qualname__}", checked)
         check_task_name(made.name)
         if checked.limit is not None:
@@ -120,6 +121,7 @@ def enqueue(
     **options: Unpack[GivenCallOptions],
 ) -> JobHandle:
     """Create a job by the name of its task. This process need not be able to import the task."""
+    check_task_name(name)
     if isinstance(args, str | bytes) or not isinstance(args, Sequence):
         raise InvalidOption(f"args must be a list or tuple, got {type(args).__name__}")
     if not isinstance(kwargs, Mapping | None):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 
 from django.utils.translation import gettext as _
 
 from djqueue.exceptions import InvalidOption
+
+from .shown import shown
 
 Duration = float | timedelta
 
@@ -25,14 +26,14 @@ def seconds(value: Duration, name: str) -> float:
     if isinstance(value, timedelta):
         return within_range(value.total_seconds(), name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidOption(f"{name} must be seconds or a timedelta, got {value!r:.80}")
-    return within_range(float(value), name)
+        raise InvalidOption(f"{name} must be seconds or a timedelta, got {shown(value)}")
+    return within_range(value, name)  # an integer may be too large for a float
 
 
 def within_range(value: float, name: str) -> float:
-    if math.isnan(value) or not 0 <= value <= MAX_SECONDS:
-        raise InvalidOption(f"{name} must be between 0 seconds and 100 years, got {value}")
-    return value
+    if not 0 <= value <= MAX_SECONDS:  # NaN is in no range
+        raise InvalidOption(f"{name} must be between 0 seconds and 100 years, got {shown(value)}")
+    return float(value)
 
 
 def parse(text: str) -> float | None:

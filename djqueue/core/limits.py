@@ -15,6 +15,7 @@ from djqueue import conf
 from djqueue.exceptions import InvalidOption
 
 from .names import check_name
+from .shown import shown
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -75,7 +76,7 @@ class Limit:
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not self.key:
             raise InvalidOption(
-                f'the key of a limit must be a format string such as "user:{{id}}", got {self.key!r:.80}'
+                f'the key of a limit must be a format string such as "user:{{id}}", got {shown(self.key)}'
             )
         self.names()
         object.__setattr__(self, "numbers", read_numbers(self.concurrency, self.rate, self.burst))
@@ -85,11 +86,11 @@ class Limit:
         try:
             fields = [name for _, name, _, _ in _FORMATTER.parse(self.key) if name is not None]
         except ValueError as error:
-            raise InvalidOption(f"the key {self.key!r:.80} of a limit is not a format string: {error}") from None
+            raise InvalidOption(f"the key {shown(self.key)} of a limit is not a format string: {error}") from None
         for name in fields:
             if not re.match(r"[^\W\d]\w*", name):
                 raise InvalidOption(
-                    f'the key {self.key!r:.80} of a limit must name parameters of the task, as in "user:{{id}}"'
+                    f'the key {shown(self.key)} of a limit must name parameters of the task, as in "user:{{id}}"'
                 )
         return [re.split(r"[.\[]", name)[0] for name in fields]
 
@@ -142,7 +143,7 @@ def read_rate(rate: Any) -> float:
     found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     if found is None or not 0 < float(found[1]) <= MOST:
         raise InvalidOption(
-            f'rate must be a number of jobs per second, minute, hour or day, such as "100/m", got {rate!r:.80}'
+            f'rate must be a number of jobs per second, minute, hour or day, such as "100/m", got {shown(rate)}'
         )
     return float(found[1]) / _SECONDS[found[2]]
 

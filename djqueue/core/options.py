@@ -18,6 +18,7 @@ from .durations import Duration, seconds
 from .limits import Limit
 from .names import BAD_QUEUE, MAX_QUEUE, check_name
 from .retries import RetryPolicy
+from .shown import shown
 
 EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 LAST_YEAR = 8999
@@ -82,18 +83,18 @@ class TaskOptions:
     def __post_init__(self) -> None:
         _check_common(self)
         if self.on_dead is not None and not callable(self.on_dead):
-            raise InvalidOption(f"on_dead must be callable, got {self.on_dead!r:.80}")
+            raise InvalidOption(f"on_dead must be callable, got {shown(self.on_dead)}")
         if not isinstance(self.sensitive, list | tuple) or not all(isinstance(name, str) for name in self.sensitive):
             raise InvalidOption(
-                f'sensitive must be a list of argument names such as ["password"], got {self.sensitive!r:.80}'
+                f'sensitive must be a list of argument names such as ["password"], got {shown(self.sensitive)}'
             )
         if not isinstance(self.topics, list | tuple):
-            raise InvalidOption(f'topics must be a list such as ["order.created"], got {self.topics!r:.80}')
+            raise InvalidOption(f'topics must be a list such as ["order.created"], got {shown(self.topics)}')
         for topic in self.topics:
             check_topic(topic)
         if not isinstance(self.limit, Limit | None):
             raise InvalidOption(
-                f'limit must be a limit such as djqueue.Limit("user:{{id}}", concurrency=5), got {self.limit!r:.80}'
+                f'limit must be a limit such as djqueue.Limit("user:{{id}}", concurrency=5), got {shown(self.limit)}'
             )
 
 
@@ -133,18 +134,20 @@ class CallOptions:
         if self.limit_key:
             check_name(self.limit_key, "limit_key")
         elif not isinstance(self.limit_key, str | None):
-            raise InvalidOption(f'limit_key must be a string, or "" for no limit, got {self.limit_key!r:.80}')
+            raise InvalidOption(f'limit_key must be a string, or "" for no limit, got {shown(self.limit_key)}')
         for name in ("headers", "kv"):
             if not isinstance(value := getattr(self, name), Mapping | None):
                 raise InvalidOption(f"{name} must be a dictionary, got {type(value).__name__}")
         if self.id is not None:
             object.__setattr__(self, "id", job_id(self.id))
-        if not isinstance(self.on_commit, bool) and self.on_commit not in settings.DATABASES:
-            raise InvalidOption(f"on_commit must be True, False or a database alias, got {self.on_commit!r}")
+        if not isinstance(self.on_commit, bool) and (
+            not isinstance(self.on_commit, str) or self.on_commit not in settings.DATABASES
+        ):
+            raise InvalidOption(f"on_commit must be True, False or a database alias, got {shown(self.on_commit)}")
 
     def _check_duplicates(self) -> None:
         if self.on_duplicate is not None and self.on_duplicate not in list(OnDuplicate):
-            raise InvalidOption(f'on_duplicate must be "keep" or "replace", got {self.on_duplicate!r:.80}')
+            raise InvalidOption(f'on_duplicate must be "keep" or "replace", got {shown(self.on_duplicate)}')
         if self.max_wait is not None:
             conf.positive(self.max_wait, "max_wait")
             if self.on_duplicate != OnDuplicate.REPLACE:
@@ -194,7 +197,7 @@ def job_id(value: UUID | str) -> UUID:
     try:
         return UUID(value)
     except (ValueError, AttributeError, TypeError):
-        raise InvalidOption(f"id must be a UUID, got {value!r:.80}") from None
+        raise InvalidOption(f"id must be a UUID, got {shown(value)}") from None
 
 
 def check_task_name(name: str) -> None:
@@ -216,7 +219,7 @@ def check_queue(name: str) -> None:
 def normal_run_at(value: datetime, name: str = "run_at") -> datetime:
     """Return a time in UTC that every database can store. Raise InvalidOption if it is naive or too far ahead."""
     if not isinstance(value, datetime):
-        raise InvalidOption(f"{name} must be a datetime, got {value!r:.80}")
+        raise InvalidOption(f"{name} must be a datetime, got {shown(value)}")
     if value.utcoffset() is None:
         raise InvalidOption(f"{name} must be an aware datetime, got the naive {value}; set its tzinfo")
     if value.year < EARLIEST.year:
@@ -240,14 +243,14 @@ def _check_common(options: TaskOptions | CallOptions) -> None:
         conf.whole(options.max_attempts, "max_attempts")
     if not isinstance(options.retry, RetryPolicy | None):
         raise InvalidOption(
-            f"retry must be a policy such as djqueue.Exponential(base=1, max=300), got {options.retry!r:.80}"
+            f"retry must be a policy such as djqueue.Exponential(base=1, max=300), got {shown(options.retry)}"
         )
     if options.timeout is not None:
         conf.positive(options.timeout, "timeout")
     if options.lease is not None:
         seconds(options.lease, "lease")
     if options.dedup_until is not None and options.dedup_until not in list(DedupUntil):
-        raise InvalidOption(f'dedup_until must be "claimed" or "done", got {options.dedup_until!r:.80}')
+        raise InvalidOption(f'dedup_until must be "claimed" or "done", got {shown(options.dedup_until)}')
 
 
 NO_CALL_OPTIONS = CallOptions()

@@ -18,6 +18,7 @@ from djqueue.exceptions import InvalidOption, InvalidPayload, KvValueTooLarge, P
 from . import signatures, tags
 from .names import MAX_NAME
 from .remedies import remedy
+from .shown import shown
 
 MAX_DEPTH = 100
 # Python converts this many digits whatever sys.set_int_max_str_digits() is set to.
@@ -175,7 +176,7 @@ def encode_kv(key: str, value: Any) -> str:
 def check_kv_key(key: str) -> None:
     """Raise InvalidOption or InvalidPayload if a KV key cannot be stored."""
     if not isinstance(key, str) or not 0 < len(key) <= MAX_NAME:
-        raise InvalidOption(f"KV key must be a string of 1 to {MAX_NAME} characters, got {key!r:.80}")
+        raise InvalidOption(f"KV key must be a string of 1 to {MAX_NAME} characters, got {shown(key)}")
     encode(key, "KV key")
 
 
@@ -264,7 +265,7 @@ def _walk_object(items: dict[Any, Any], depth: int) -> None:
             _walk_text(key)
             _walk(item, depth + 1)
     except _Unstorable as bad:
-        bad.path.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r:.80}]")
+        bad.path.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{shown(key)}]")
         raise
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from djqueue.exceptions import InvalidOption
 
 from .durations import Duration, seconds
+from .shown import shown
 
 DAY = 86400.0
 
@@ -100,5 +101,5 @@ def _check_jitter(jitter: float | None) -> float | None:
     if jitter is None:
         return None
     if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter <= 10:
-        raise InvalidOption(f"jitter must be a number from 0 to 10, got {jitter!r}")
+        raise InvalidOption(f"jitter must be a number from 0 to 10, got {shown(jitter)}")
     return float(jitter)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 from django.db import IntegrityError
 
 from djqueue.core.async_twins import twin
+from djqueue.core.options import check_schedule_name
+from djqueue.core.shown import shown
 from djqueue.exceptions import DuplicateSchedule, InvalidOption, UnknownSchedule
 from djqueue.jobs import JobHandle
 from djqueue.lifecycle import eager
@@ -77,6 +79,8 @@ def enable(name: str) -> Schedule:
 
 def disable(name: str, by: str = "") -> Schedule:
     """Disable a schedule until `enable` is called; a deployment does not enable it. `by` says who does so."""
+    if not isinstance(by, str):
+        raise InvalidOption(f"by must be a string, got {shown(by)}")
 
     def change(row: Schedule, database: Statements) -> None:
         if row.enabled or row.problem:  # otherwise an operator has disabled it before
@@ -149,12 +153,16 @@ def _with_row_locked(name: str, work: Callable[[Schedule, Statements], T]) -> T:
     """Call `work` with the row locked, so that no other process can fire or change it."""
     from djqueue.models import Schedule
 
+    try:
+        check_schedule_name(name)
+    except InvalidOption as error:
+        raise UnknownSchedule(f"Schedule {shown(name)} does not exist: {error}.") from None
     database = statements()
 
     def run() -> T:
         row = Schedule.objects.using(database.alias).select_for_update().filter(name=name).first()
         if row is None:
-            raise UnknownSchedule(f"Schedule {name!r:.80} does not exist.")
+            raise UnknownSchedule(f"Schedule {shown(name)} does not exist.")
         return work(row, database)
 
     return database.own_transaction(run)

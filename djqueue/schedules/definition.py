@@ -12,6 +12,7 @@ from djqueue.core import payload, registry, signatures
 from djqueue.core.durations import Duration, seconds
 from djqueue.core.options import check_queue, check_schedule_name, check_task_name, normal_run_at
 from djqueue.core.registry import RegisteredTask
+from djqueue.core.shown import shown
 from djqueue.exceptions import InvalidArguments, InvalidOption, InvalidPayload
 from djqueue.states import Misfire, Overlap
 
@@ -100,7 +101,7 @@ def define(given: Mapping[str, Any]) -> Definition:
 
 def _definition(name: str, values: dict[str, Any], problems: dict[str, str]) -> Definition:
     if problems:
-        raise InvalidOption(f"Schedule {name!r:.80}: {'; '.join(problems.values())}")
+        raise InvalidOption(f"Schedule {shown(name)}: {'; '.join(problems.values())}")
     return Definition(**values)
 
 
@@ -183,7 +184,7 @@ def _cron(value: Any) -> str:
     if value is None or value == "":
         return ""
     if not isinstance(value, str):
-        raise InvalidOption(f"cron must be a cron rule such as '*/5 * * * *', got {value!r:.80}")
+        raise InvalidOption(f"cron must be a cron rule such as '*/5 * * * *', got {shown(value)}")
     return value
 
 
@@ -226,7 +227,7 @@ def _priority(value: Any) -> int | None:
 def _choice(kind: type[Misfire] | type[Overlap], name: str) -> Callable[[Any], str]:
     def reader(value: Any) -> str:
         if not isinstance(value, str) or value not in list(kind):
-            raise InvalidOption(f"{name} must be one of {', '.join(kind)}, got {value!r:.80}")
+            raise InvalidOption(f"{name} must be one of {', '.join(kind)}, got {shown(value)}")
         return str(value)
 
     return reader

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from djqueue.core.log import logger
 from djqueue.core.names import MAX_NAME
+from djqueue.core.payload import safe_text
 from djqueue.exceptions import InvalidOption
 
 from .definition import FIELDS, Definition, define
@@ -64,7 +65,7 @@ def mark_enabled(row: Schedule) -> None:
 
 def mark_disabled(row: Schedule, now: datetime, *, by: str = "", problem: str = "") -> None:
     row.enabled, row.problem, row.next_at = False, problem, None
-    row.disabled_at, row.disabled_by = now, by[:MAX_NAME]
+    row.disabled_at, row.disabled_by = now, safe_text(by[:MAX_NAME], MAX_NAME)
 
 
 def disable_with(row: Schedule, problem: object, now: datetime) -> None:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
+from djqueue.core.shown import shown
 from djqueue.exceptions import InvalidOption
 
 SECOND = timedelta(seconds=1)
@@ -140,7 +141,7 @@ def zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError, TypeError):
-        raise InvalidOption(f"timezone must be an IANA name such as 'Europe/Berlin', got {name!r:.80}") from None
+        raise InvalidOption(f"timezone must be an IANA name such as 'Europe/Berlin', got {shown(name)}") from None
 
 
 def last_slots(rule: Rule, first: datetime, until: datetime, count: int) -> list[datetime]:
@@ -176,7 +177,7 @@ def _after(rule: Rule, slot: datetime) -> Iterator[datetime]:
 
 def fields_of(text: str) -> list[str]:
     if not isinstance(text, str) or len(text) > MAX_LENGTH or not text.isascii():
-        raise InvalidOption(f"cron must be a cron rule such as '*/5 * * * *', got {text!r:.80}")
+        raise InvalidOption(f"cron must be a cron rule such as '*/5 * * * *', got {shown(text)}")
     lowered = text.lower().strip()
     fields = _ALIASES.get(lowered, lowered).split()
     if len(fields) not in (5, 6):

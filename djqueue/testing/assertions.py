@@ -16,6 +16,7 @@ from djqueue.core.async_twins import twin
 from djqueue.core.durations import Duration, seconds
 from djqueue.core.options import check_task_name, normal_run_at
 from djqueue.core.records import JobRecord, record_of
+from djqueue.core.shown import shown
 from djqueue.core.tags import ModelReference
 from djqueue.exceptions import InvalidOption
 from djqueue.lifecycle import unknown_tasks
@@ -82,7 +83,7 @@ aassert_not_enqueued = twin(assert_not_enqueued)
 def _name(task: str | NamedTask) -> str:
     name = task if isinstance(task, str) else getattr(task, "module_path", None) or getattr(task, "name", None)
     if not isinstance(name, str):
-        raise InvalidOption(f"task must be a task or the name of one, got {task!r:.80}")
+        raise InvalidOption(f"task must be a task or the name of one, got {shown(task)}")
     check_task_name(name)
     return name
 

@@ -230,6 +230,12 @@ def test_sweep_deletes_what_is_no_longer_kept(configure, run):
     assert not {job.pk for job in left} & {job.pk for job in old}
 
 
+def test_sweep_refuses_the_name_of_a_queue_that_cannot_exist(database, run):
+    printed = run("sweep", "--queue", "a\udfff")  # as the shell passes a byte that is not UTF-8
+    assert printed.code == 2
+    assert "not allowed" in printed.err
+
+
 def test_sweep_with_an_age_of_its_own_is_confirmed(database, run, monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     DoneJobFactory(completed_at=ago(100))

@@ -142,7 +142,9 @@ def test_jobs_are_limited_and_read_with_few_statements(database, run):
     assert len(sent) == 3
 
 
-@pytest.mark.parametrize("arguments", [("--limit", "0"), ("--limit", "x"), ("--since", "soon"), ("--status", "odd")])
+@pytest.mark.parametrize(
+    "arguments", [("--limit", "0"), ("--limit", "x"), ("--since", "soon"), ("--since", ""), ("--status", "odd")]
+)
 def test_bad_filters_are_bad_arguments(database, run, arguments):
     assert run("jobs", *arguments).code in (1, 2)  # argparse raises a CommandError in a call from Python
 

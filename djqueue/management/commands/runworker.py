@@ -137,7 +137,7 @@ class Command(BaseCommand):
 
     def read_options(self, given: dict[str, Any]) -> Options:
         try:
-            queues = dict(_read_queue(text) for text in given["queue"])
+            queues = dict(_read_queue(str(text or "")) for text in given["queue"])
             for name in given["exclude"]:
                 check_queue(name)
         except InvalidOption as error:
@@ -145,9 +145,11 @@ class Command(BaseCommand):
         if both := sorted(set(queues) & set(given["exclude"])):
             raise bad_arguments(f"--queue and --exclude must not name the same queue, got {', '.join(both)}")
         for name, least in {"processes": 0, "threads": 1, "max_jobs": 1, "max_memory": 1}.items():
-            if given[name] is not None and given[name] < least:
-                raise bad_arguments(f"--{name.replace('_', '-')} must be {least} or more, got {given[name]}")
-        if len(given["name"]) > MAX_NAME or not storable(given["name"]):
+            value = given[name]
+            # argparse of Python 3.11 reads "--threads=--" as an empty list.
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise bad_arguments(f"--{name.replace('_', '-')} must be {least} or more, got {value}")
+        if not isinstance(given["name"], str) or len(given["name"]) > MAX_NAME or not storable(given["name"]):
             raise bad_arguments(
                 f"--name must be at most {MAX_NAME} characters, without NUL characters, got {given['name']!r:.80}"
             )

@@ -57,7 +57,7 @@ def read_filters(options: Mapping[str, Any]) -> Filters:
         tasks=options["task"],
         states=options.get("status") or (),
         error=options["error"],
-        since=options["since"] and read_since(options["since"]),
+        since=None if options["since"] is None else read_since(options["since"]),
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from djqueue.core.options import check_queue
+from djqueue.exceptions import InvalidOption
 from djqueue.lifecycle import sweep as sweeping
 from djqueue.lifecycle.sweep import delete_in_batches
+from djqueue.management.errors import bad_arguments
 
 from .filters import add_queue, read_duration
 from .output import Output, add_json
@@ -57,6 +60,11 @@ def find(options: dict[str, Any]) -> dict[str, Any]:
     """Return the rows to delete by kind."""
     ages = {name: None if options[f"{name}_older_than"] is None else age(options, name) for name in ("done", "dead")}
     queues = options["queue"] or None
+    try:
+        for queue in options["queue"]:
+            check_queue(queue)
+    except InvalidOption as error:
+        raise bad_arguments(str(error)) from error
     return {
         "done": [*sweeping.expired_done(ages["done"], queues)],
         "dead": [*sweeping.expired_dead(ages["dead"], queues)],

@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 from djqueue.conf import FOR_EVER, config
 from djqueue.core import masking, registry
 from djqueue.core.durations import in_words
+from djqueue.core.shown import shown_id
 from djqueue.lifecycle.unknown_tasks import similar
 from djqueue.operations.moments import moment
 from djqueue.operations.situation import Situation
@@ -69,9 +70,8 @@ def not_found(given: object) -> Explanation:
         "No job has the id %(id)s: it was never enqueued, its transaction was rolled back, or it is no longer kept. "
         "Done and cancelled jobs are kept for %(done)s (KEEP_DONE), dead jobs for %(dead)s (KEEP_DEAD)."
     )
-    shown = Truncator(str(getattr(given, "id", given))).chars(80)
     kept = {"done": _kept_for(config().keep_done), "dead": _kept_for(config().keep_dead)}
-    return Explanation(Code.NOT_FOUND, text % {"id": shown, **kept})
+    return Explanation(Code.NOT_FOUND, text % {"id": shown_id(getattr(given, "id", given)), **kept})
 
 
 def is_retry(job: Any) -> bool:
