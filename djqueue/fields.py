@@ -1,4 +1,4 @@
-"""Field types (exact text, JSON stored as text), and the index and constraint classes.
+"""Field types (exact text, JSON stored as text), index and constraint classes, and an operation that adds an index.
 
 JSON is text rather than jsonb or JSON so that arguments are read back as they were given (1e20 stays a float, -0.0
 keeps its sign, keys keep their order) and are not parsed again by the database on every move between tables.
@@ -12,6 +12,8 @@ from typing import Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.operations import AddIndex
+from django.db.migrations.state import ProjectState
 from django.db.models import Q
 
 from .core.payload import decode, decode_typed, encode_typed
@@ -221,3 +223,30 @@ class UniqueWhereSet(models.UniqueConstraint):
 
     def remove_sql(self, model: Any, schema_editor: Any) -> Any:
         return self._conditional(schema_editor).remove_sql(model, schema_editor)
+
+
+class AddIndexConcurrently(AddIndex):
+    """Add an index to a table in use: concurrently on PostgreSQL. The migration must set `atomic = False`."""
+
+    atomic = False
+
+    def database_forwards(
+        self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            self._on_postgresql().database_forwards(app_label, schema_editor, from_state, to_state)
+        else:
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            self._on_postgresql().database_backwards(app_label, schema_editor, from_state, to_state)
+        else:
+            super().database_backwards(app_label, schema_editor, from_state, to_state)
+
+    def _on_postgresql(self) -> AddIndex:
+        from django.contrib.postgres import operations  # needs psycopg
+
+        return operations.AddIndexConcurrently(self.model_name, self.index)

@@ -19,7 +19,7 @@ from tests.factories import (
 )
 
 
-def test_the_models_have_their_migrations(database):
+def test_the_models_have_their_migrations(database, through_pgbouncer):  # makemigrations connects to every alias
     from django.apps import apps
 
     loader = MigrationLoader(connections[database])

@@ -54,14 +54,14 @@ class Follower:
             case Later(name=name, output=shown):
                 if name not in self.running:
                     raise PageError(f"no {name} is running")
-                self.running[name].expect(shown)
+                self.running[name].expect_next(shown)
             case Command():
                 self.commands.append(step.text)
                 self.run(step)
 
     def run(self, command: Command) -> None:
         if name := command.foreground:
-            self.start(name, command.text).expect(command.output)
+            self.start(name, command.text).expect_next(command.output)
             if command.interrupted:
                 self.running.pop(name).interrupt(command.output_after)
         elif command.typed:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.packaging.tutorial.output import missing_line, plain
+from tests.packaging.tutorial.output import compare, missing_line, plain
 from tests.packaging.tutorial.page import PageError
 
 PATIENCE = 120.0
@@ -35,6 +35,7 @@ class Terminal:
         )
         os.close(slave)
         self.received = b""
+        self.expected = 0  # lines
         self.news = threading.Condition()
         self.ended = False
         self.reader = threading.Thread(target=self._read)
@@ -68,6 +69,18 @@ class Terminal:
         if not self.wait_for(lambda: missing_line(shown, self.output(start)) is None):
             line = missing_line(shown, self.output(start))
             raise PageError(f"the output has no line {line!r} where the page shows it:\n{self.output(start)}")
+
+    def expect_next(self, shown: Sequence[str]) -> None:
+        """Wait until all the lines have come, after those that were expected before."""
+        real: list[str] = []
+
+        def missing() -> str | None:
+            real[:] = self.output().splitlines()[self.expected :]
+            return compare(shown, real)[0]
+
+        if not self.wait_for(lambda: missing() is None):
+            raise PageError(f"the output has no line {missing()!r} where the page shows it:\n{self.output()}")
+        self.expected += compare(shown, real)[1]
 
     def type(self, text: str, prompts: tuple[str, ...]) -> str:
         """Type a line, and return what comes before the next prompt."""
