@@ -1,9 +1,11 @@
 """Measure how soon an idle worker starts a job, from just before the enqueue to the first line of the task, with and
 without wake-ups in the same run; how late a delayed job starts; and how much one job costs ten idle workers.
 
-    python -m benchmarks.pickup [--rounds 300] [--snapshot 180]
+    python -m benchmarks.pickup [--rounds 300] [--snapshot 180 [--most 20]]
 
-With --snapshot, also measure after that many seconds of 200 jobs/s during which a transaction stays open.
+With --snapshot, measure after that many seconds of 200 jobs/s during which a transaction stays open. With --most, exit
+with code 1 if the p99 is higher than that many milliseconds in each of five measurements: other work on the machine may
+disturb some of them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -21,16 +24,20 @@ from .workers import worker
 if TYPE_CHECKING:
     from djqueue import JobHandle
 
+# With --snapshot: jobs per second, and how many of them are in one measurement.
+RATE, LAST = 200, 1000
+MORE_MEASUREMENTS = 4
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--snapshot", type=float, default=0)
+    parser.add_argument("--most", type=float, help="milliseconds")
     options = parser.parse_args()
     set_up()
     if options.snapshot:
-        beside_a_snapshot(options.snapshot)
-        return
+        sys.exit(beside_a_snapshot(options.snapshot, options.most))
     with worker():
         show("with the wake-up", [pick_up() for _ in range(options.rounds)])
         show("a delay of 1 s, late by", [late() for _ in range(max(10, options.rounds // 10))])
@@ -57,26 +64,39 @@ def among_idle_workers(count: int, rounds: int) -> None:
         )
 
 
-def beside_a_snapshot(seconds: float, rate: float = 200) -> None:
-    """Measure while a foreign transaction stays open, which keeps the index entries of all finished jobs."""
+def beside_a_snapshot(seconds: float, most: float | None) -> int:
+    """Measure while a foreign transaction stays open, which keeps the index entries of all finished jobs.
+
+    Return the exit code.
+    """
     import psycopg
     from django.db import connection
-
-    from .tasks import clock
 
     with worker(), psycopg.connect(**connection.get_connection_params() | {"context": None}) as other:
         show("before", [pick_up() for _ in range(100)])
         other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         other.execute("SELECT count(*) FROM djqueue_job")
-        start, sent, handles = time.monotonic(), 0, []
-        while (now := time.monotonic()) < start + seconds:
-            if sent < (now - start) * rate:
-                handles = [*handles[-1000:], (now, clock.enqueue())]
-                sent += 1
-            else:
-                time.sleep(0.001)
-        time.sleep(1)
-        show(f"the last of {sent}", [first_line_of(handle) - at for at, handle in handles])
+        times = send_steadily(seconds)
+        p99 = show("the last jobs", times)
+        for _ in range(MORE_MEASUREMENTS):
+            if most is None or p99 * 1000 <= most:
+                return 0
+            p99 = show("the next jobs", send_steadily(LAST / RATE))
+        return int(most is not None and p99 * 1000 > most)
+
+
+def send_steadily(seconds: float) -> list[float]:
+    """Enqueue jobs at a steady rate, and return how soon the last ones started."""
+    from .tasks import clock
+
+    start, sent, handles = time.monotonic(), 0, []
+    while (now := time.monotonic()) < start + seconds:
+        if sent < (now - start) * RATE:
+            handles = [*handles[1 - LAST :], (now, clock.enqueue())]
+            sent += 1
+        else:
+            time.sleep(0.001)
+    return [first_line_of(handle) - at for at, handle in handles]
 
 
 def pick_up() -> float:
@@ -101,7 +121,8 @@ def first_line_of(handle: JobHandle) -> float:
     return float(found.result)
 
 
-def show(name: str, seconds: list[float]) -> None:
+def show(name: str, seconds: list[float]) -> float:
+    """Print the median and the p99, and return the p99."""
     ordered = sorted(seconds)
     median, late = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
     print(
@@ -109,6 +130,7 @@ def show(name: str, seconds: list[float]) -> None:
         f"load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
+    return late
 
 
 if __name__ == "__main__":

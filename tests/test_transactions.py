@@ -111,7 +111,7 @@ def test_two_aliases_commit_independently(database, heard):  # noqa: F811
     assert len(heard) == rows(Job).count() == 2
 
 
-@pytest.mark.databases("postgresql", "postgresql_bound")
+@pytest.mark.databases("postgresql", "postgresql_bound", "postgresql_pgbouncer")
 def test_no_wake_up_after_a_rollback(database):
     listening = connections["postgresql_repeatable"]
     with listening.cursor() as cursor:

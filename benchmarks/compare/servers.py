@@ -30,7 +30,7 @@ def start_postgresql() -> str:
     from tests import postgres
 
     url = postgres.start()
-    postgres._servers[0].psql("ALTER SYSTEM RESET fsync; SELECT pg_reload_conf();")
+    postgres.make_durable()
     return url
 
 

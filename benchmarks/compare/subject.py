@@ -168,6 +168,10 @@ class Workers:
         """Return the CPU time of all processes in seconds."""
         return sum(processes.cpu_of_session(process.pid) for process in self._processes)
 
+    def exact_cpu(self) -> float:
+        """Return the same, exact enough for idle workers."""
+        return sum(processes.exact_cpu_of_session(process.pid) for process in self._processes)
+
     def memory(self) -> float:
         """Return the memory of all processes in MB, proportionally."""
         return sum(processes.pss(pid) for process in self._processes for pid in processes.session(process.pid))

@@ -159,6 +159,11 @@ class ClaimRequest:
                 return lease
         return self.leases[queue]
 
+    def common_lease(self) -> float | None:
+        """Return the lease of all jobs that do not have their own; None if tasks or queues have different ones."""
+        leases = {*self.task_leases.values(), *self.leases.values()}
+        return leases.pop() if len(leases) == 1 else None
+
     def usual_lease(self) -> float:
         """Return the most common length of a lease among the queues."""
         return Counter(self.leases.values()).most_common(1)[0][0] if self.lease is None else self.lease

@@ -15,7 +15,7 @@ from djqueue.conf import config
 from djqueue.core import hooks, registry, retries, signatures
 from djqueue.core.durations import seconds
 from djqueue.core.options import NO_CALL_OPTIONS, Call, CallOptions, check_task_name, job_id, resolve
-from djqueue.core.payload import encode_arguments, encode_kv
+from djqueue.core.payload import Encoded, encode_arguments, encode_kv
 from djqueue.core.records import SHARED, Inserted, NewJob
 from djqueue.core.uuid7 import uuid7
 from djqueue.exceptions import DuplicateJob, InvalidArguments, InvalidOption, InvalidPayload
@@ -71,13 +71,11 @@ def prepare(
 
     `with_hooks` is whether the functions in HEADERS are called. Schedules fire in processes that do not import them.
     """
-    job = template(task, call)
     headers = call.headers or {}
     if with_hooks and config().headers:
         headers = hooks.headers(task, headers)
     encoded = encode_arguments(task, args, kwargs, headers)
-    new_id = uuid7() if call.id is None else job.id
-    return job._replace(id=new_id, limit_key=_limit_key(task, args, kwargs, call), **encoded._asdict())
+    return make(task, call, encoded, uuid7() if call.id is None else NO_ID, _limit_key(task, args, kwargs, call))
 
 
 def _limit_key(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: CallOptions) -> str | None:
@@ -91,8 +89,8 @@ def _limit_key(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], call: 
     return limit.key_for(signature, args, kwargs)
 
 
-def template(task: str, call: CallOptions) -> NewJob:
-    """Return a job with resolved options, without arguments and headers; its id is valid only if the call sets one."""
+def make(task: str, call: CallOptions, encoded: Encoded, new_id: UUID = NO_ID, limit_key: str | None = None) -> NewJob:
+    """Return a job with resolved options. `new_id` is its id if the call sets none."""
     check_task_name(task)
     if call.on_duplicate == OnDuplicate.REPLACE and (call.dedup_key is None or call.id is not None):
         raise InvalidOption('on_duplicate="replace" needs a dedup_key, and cannot be used with an id')
@@ -103,10 +101,11 @@ def template(task: str, call: CallOptions) -> NewJob:
     options = registry.options(task)
     queue = call.queue or options.queue or DEFAULT_QUEUE
     return NewJob(
-        id=NO_ID if call.id is None else job_id(call.id),
+        id=new_id if call.id is None else job_id(call.id),
         own_id=call.id is not None,
-        args="[]",
-        kwargs="{}",
+        args=encoded.args,
+        kwargs=encoded.kwargs,
+        headers=encoded.headers,
         task=task,
         queue=queue,
         priority=resolve("priority", queue, options, call.priority),
@@ -121,6 +120,7 @@ def template(task: str, call: CallOptions) -> NewJob:
         lease=None if call.lease is None else seconds(call.lease, "lease"),
         replace=call.on_duplicate == OnDuplicate.REPLACE,
         max_wait=max_wait,
+        limit_key=limit_key,
     )
 
 
@@ -164,7 +164,8 @@ class _Plain:
 
     def __init__(self, options: CallOptions) -> None:
         self.options = options
-        self.shared: dict[str, Any] = {}  # tuples, by the name of the task
+        # By the name of a task, what its jobs have in common; None if each is prepared by itself.
+        self.shared: dict[str, Any] = {}
         self.has_headers = bool(options.headers or config().headers)
         self.renew_ids()
 
@@ -173,9 +174,12 @@ class _Plain:
         self.ids = chain.from_iterable(iter(partial(uuid7.many, IDS_AHEAD), None))
 
     def prepare(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
-        if self.has_headers or registry.options(task).limit is not None:
+        if task not in self.shared:
+            each = self.has_headers or registry.options(task).limit is not None
+            key = self.options.limit_key or None
+            self.shared[task] = None if each else make(task, self.options, Encoded("[]"), limit_key=key)[SHARED]
+        if (shared := self.shared[task]) is None:
             return prepare(task, args, kwargs, self.options)
-        shared: Any = self.shared.get(task) or self.shared.setdefault(task, template(task, self.options)[SHARED])
         encoded = encode_arguments(task, args, kwargs, {})
         return NewJob._make((next(self.ids), encoded.args, encoded.kwargs, *shared))
 

@@ -97,7 +97,7 @@ def test_a_cancel_rolls_back(database):
     assert handle.status() == "pending"
 
 
-@pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_bound", "mysql")
+@pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_bound", "postgresql_pgbouncer", "mysql")
 def test_a_cancel_during_an_uncommitted_claim_becomes_a_request(database):
     """The state is looked at under the lock: what was pending a moment ago may be claimed now."""
     handle = add.enqueue(1)

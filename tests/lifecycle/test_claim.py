@@ -10,10 +10,11 @@ import djqueue
 from djqueue.core.uuid7 import uuid7
 from djqueue.lifecycle import claim as claiming
 from djqueue.models import Job, QueueState
+from djqueue.sql import statements
 from djqueue.sql.columns import MAX_WORKER_IDS
 from tests.app.tasks import add, charge
 from tests.factories import JobFactory, ago
-from tests.tools import WITH_ROW_LOCKS, claim_one, database_now, in_thread, in_threads, live, rows
+from tests.tools import WITH_ROW_LOCKS, claim_one, claim_request, database_now, in_thread, in_threads, live, rows
 
 
 def test_a_claim_takes_the_job_under_a_lease(database):
@@ -152,6 +153,28 @@ def test_the_most_specific_lease_wins(configure):
     assert lease() == 12
     charge.using(queue="q", lease=3.25).enqueue(1)
     assert lease() == 3.25
+
+
+def test_a_lease_that_all_tasks_and_queues_share_is_that_of_jobs_without_their_own(database):
+    add.enqueue(1)
+    add.using(queue="q", lease=3.25).enqueue(1)
+    claimed = statements().claim(claim_request({"default": 1, "q": 1}))
+    assert {row.queue: round(row.lease_expires_at - row.claimed_at, 6) for row in claimed} == {"default": 30, "q": 3.25}
+
+
+def test_different_leases_of_queues_in_one_claim(database):
+    for queue in ("default", "q"):
+        add.using(queue=queue).enqueue(1)
+    leases = {"default": 20.0, "q": 15.5}
+    claimed = statements().claim(claim_request({"default": 1, "q": 1}, leases=leases))
+    assert {row.queue: round(row.lease_expires_at - row.claimed_at, 6) for row in claimed} == leases
+
+
+@pytest.mark.parametrize(("begin", "started"), [(0, 0), (1, 1), (2, 2), (3, 3), (9, 3)])
+def test_the_best_jobs_of_a_claim_are_marked_as_started(database, begin, started):
+    add.enqueue_many([djqueue.call(n) for n in range(3)])
+    best = [row.id for row in statements().claim(claim_request({"default": 5}, begin=begin))]
+    assert {job.id for job in rows(Job).filter(started=True)} == set(best[:started])
 
 
 def test_queue_reports_its_configured_lease(configure):

@@ -149,6 +149,41 @@ def test_with_one_bad_item_nothing_is_inserted(database, monkeypatch, atomic, ba
         assert not rows(Job).exists()
 
 
+@pytest.mark.parametrize("position", [61, 120, 121, 130])
+def test_a_bad_item_behind_a_copy_leaves_nothing_and_keeps_the_transaction(database, monkeypatch, position):
+    """On PostgreSQL, the parts of such a batch are copied."""
+    monkeypatch.setattr(enqueueing, "BATCH", 60)
+    items = [call(object() if n == position else n) for n in range(150)]
+    with transaction.atomic(using=database):
+        with pytest.raises(djqueue.InvalidPayload, match=rf"^item {position}: "):
+            add.enqueue_many(items)
+        after = add.enqueue(99)
+    assert [job.pk for job in rows(Job).all()] == [after.id]
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_items_may_come_from_queries_on_the_same_connection(database, monkeypatch, atomic):
+    monkeypatch.setattr(enqueueing, "BATCH", 60)
+
+    def items():
+        for n in range(200):
+            before = rows(Job).count()
+            yield call(n, b=before).using(headers={"odd": True}) if n % 70 == 69 else call(n, b=before)
+
+    with transaction.atomic(using=database) if atomic else nullcontext():
+        handles = add.enqueue_many(items())
+    jobs = djqueue.Queue("default").claim(200)
+    assert [job.id for job in jobs] == [handle.id for handle in handles]
+    assert [job.args for job in jobs] == [[n] for n in range(200)]
+    assert jobs[199].kwargs["b"] >= 60, "the last items were read when the first were inserted"
+
+
+def test_ids_have_the_order_of_the_items_across_batches(database, monkeypatch):
+    monkeypatch.setattr(enqueueing, "BATCH", 60)
+    ids = [handle.id for handle in add.enqueue_many([call(n) for n in range(300)])]
+    assert ids == sorted(ids)
+
+
 def test_a_batch_rolls_back_with_its_transaction(database):
     with pytest.raises(RuntimeError), transaction.atomic(using=database):
         add.enqueue_many([call(1), call(2)])

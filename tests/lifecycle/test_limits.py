@@ -12,8 +12,9 @@ from djqueue.lifecycle import unknown_tasks
 from djqueue.lifecycle.crash import Left, recover
 from djqueue.models import Job, LimitKey
 from djqueue.sql import statements
+from tests.app.tasks import add
 from tests.lifecycle.limited import call_api, call_slow_api, export, plain, sync
-from tests.tools import rows
+from tests.tools import live, rows
 
 admit = djqueue.maintenance.admit
 queue = djqueue.Queue("default")
@@ -297,6 +298,13 @@ def test_get_returns_the_state_of_a_key(database):
     djqueue.limits.set("tenant:1", rate="60/m")
     assert djqueue.limits.get("tenant:1").rate == 1.0
     assert djqueue.limits.get("never") == djqueue.LimitState("never")
+
+
+@pytest.mark.parametrize("key", ["shared", ""])
+def test_a_batch_with_a_limit_key_of_a_task_without_a_limit(database, key):
+    """The key is that of the call, as in a single enqueue; "" is none."""
+    handles = [add.using(limit_key=key).enqueue(1), *add.using(limit_key=key).enqueue_many([djqueue.call(2)] * 2)]
+    assert [live(handle.id).limit_key for handle in handles] == [key or None] * 3
 
 
 def test_another_rate_counts_from_now(database):

@@ -56,9 +56,11 @@ def admit_twice(database: str, admit: Callable[[], object]) -> int:
                 eventually(lambda: second.is_set() or waits_for_a_lock(database))
         else:
             assert first.wait(PATIENCE)
-            with transaction.atomic(using=database):
-                admit()
-            second.set()  # it may have given up waiting for the lock
+            try:
+                with transaction.atomic(using=database):
+                    admit()
+            finally:
+                second.set()  # it may have given up waiting for the lock
 
     in_threads(2, work)
     return admitted()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from uuid import uuid4
 
 import pytest
 from django.db import connections, transaction
@@ -21,7 +20,7 @@ from djqueue.sql.postgresql import settle as pg_settle
 from tests.app.tasks import add
 from tests.factories import JobFactory, ago
 from tests.fill import fill
-from tests.tools import claim_one, rows, statements_sent
+from tests.tools import claim_one, claim_request, rows, statements_sent
 
 MANY = 200_000
 
@@ -51,9 +50,8 @@ def explain(sql: str, params: list[object]) -> tuple[int, str]:
 
 def explain_claim(queues: list[str]) -> tuple[int, str]:
     limit = max(10 // len(queues), 1)
-    marks = [[None] * len(queues)] * 3
-    params = [queues, [limit] * len(queues), [30.0] * len(queues), *marks, 10, uuid4(), 1, None, [], [], "w"]
-    return explain(claim.CLAIM, params)
+    request = claim_request(dict.fromkeys(queues, limit), limit=10)
+    return explain(claim.CLAIM, claim.parameters(request))
 
 
 def explain_settle() -> tuple[int, str]:

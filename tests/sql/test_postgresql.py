@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from django.db import OperationalError, connections, transaction
@@ -15,10 +16,12 @@ from djqueue.core.identity import identity
 from djqueue.core.uuid7 import uuid7
 from djqueue.models import DeadJob, Job
 from djqueue.sql.columns import MAX_ERRORS, MAX_WORKER_IDS
+from djqueue.sql.postgresql import enqueue as enqueue_sql
+from djqueue.sql.postgresql.statements import PostgreSQL
 from tests.app.tasks import add
-from tests.tools import claim_one, eventually, in_thread, notifications, places, rows
+from tests.tools import claim_one, eventually, in_thread, notifications, places, rows, statements_sent, waits_for_a_lock
 
-LIKE_POSTGRESQL = ("postgresql", "postgresql_bound")
+LIKE_POSTGRESQL = ("postgresql", "postgresql_bound", "postgresql_pgbouncer")
 
 
 @pytest.fixture
@@ -30,6 +33,73 @@ def notified(database) -> Iterator[Callable[[], list[str]]]:
             cursor.execute(f"LISTEN {channel}")
     yield lambda: notifications(listening)
     listening.close()
+
+
+@pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_pgbouncer")
+def test_after_a_slow_enqueue_the_notification_follows_the_commit_in_the_same_message(database, notified, monkeypatch):
+    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", True)
+    with statements_sent() as sent:
+        handle = add.using(queue="mail").enqueue(1)
+    assert [sql.split()[0] for sql in sent] == ["BEGIN;"]
+    assert handle.job().enqueued_at == handle.job().run_at
+    assert notified() == ["djqueue_pending:mail"]
+
+
+@pytest.mark.databases("postgresql_bound")
+def test_values_that_the_server_binds_are_sent_with_one_statement(database, notified, monkeypatch):
+    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", True)
+    add.using(queue="mail").enqueue(1)
+    assert notified() == ["djqueue_pending:mail"]
+
+
+@contextmanager
+def no_inserts(database: str) -> Iterator[None]:
+    """Another transaction has locked the table of jobs."""
+    with transaction.atomic(using=database), connections[database].cursor() as cursor:
+        cursor.execute("LOCK TABLE djqueue_job IN SHARE MODE")
+        yield
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("slow", [False, True])
+def test_an_enqueue_that_fails_leaves_the_connection_usable(database, monkeypatch, slow):
+    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", slow)
+
+    def fails() -> None:
+        with connections[database].cursor() as cursor:
+            cursor.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(OperationalError, match="lock timeout"):
+            add.enqueue(1)
+        assert not rows(Job).exists()
+
+    with no_inserts(database):
+        in_thread(fails)
+
+
+@pytest.mark.databases("postgresql", "postgresql_pgbouncer")
+def test_an_enqueue_whose_notification_fails_after_the_commit_has_stored_the_job(database, monkeypatch, caplog):
+    """An error would make the caller enqueue the job again."""
+    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", True)
+    working = enqueue_sql.insert_then_notify_sql
+    monkeypatch.setattr(enqueue_sql, "insert_then_notify_sql", lambda columns: working(columns) + "; SELECT 1 / 0")
+    with caplog.at_level("WARNING", "djqueue"):
+        handle = add.enqueue(1)
+    assert handle.created
+    assert [job.pk for job in rows(Job).all()] == [handle.id]
+    [warning] = caplog.records
+    assert warning.getMessage() == f"notification failed, workers find the job when they poll job={handle.id}"
+    assert add.enqueue(2).created, "the connection is usable"
+
+
+@pytest.mark.databases("postgresql")
+def test_an_enqueue_that_waited_counts_as_slow(database, monkeypatch):
+    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", False)
+    with ThreadPoolExecutor(1) as pool:
+        with no_inserts(database):
+            enqueued = pool.submit(in_thread, add.enqueue, 1)
+            eventually(lambda: waits_for_a_lock(database))
+        assert enqueued.result().created
+    assert PostgreSQL.inserts_are_slow
 
 
 @pytest.mark.databases(*LIKE_POSTGRESQL)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from django.db import connections, transaction
 
-from djqueue.core.records import Admit, ClaimRequest, Decision, Mark, NewJob, Renew, Requeue, Settlement
+from djqueue.core.records import Admit, Decision, Mark, NewJob, Renew, Requeue, Settlement
 from djqueue.core.uuid7 import uuid7
 from djqueue.lifecycle.outcome import decide
 from djqueue.sql import limits, statements
 from djqueue.states import Verdict
 from tests.fill import fill
+from tests.tools import claim_request
 
 GROUP = 200
 FEW = 20  # where an index wins over a table of ten thousand rows
@@ -145,17 +146,7 @@ def decisions(verdict: Verdict, **values: object) -> list[Decision]:
 
 
 def claim(count: int, **marks: Mark) -> Callable[[], object]:
-    request = ClaimRequest(
-        wants={"default": count},
-        marks=marks,
-        limit=count,
-        leases={"default": 30.0},
-        task_leases={},
-        lease=None,
-        token=uuid4(),
-        worker="w",
-        begin=1,
-    )
+    request = claim_request({"default": count}, marks=marks)
     return lambda: statements().claim(request)
 
 

@@ -1,4 +1,4 @@
-"""Every transition sends its NOTIFY with its commit, heard here by a plain connection that listens."""
+"""Every transition sends its NOTIFY, with its commit or right after it, heard by a plain connection that listens."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from djqueue import schedules
 from djqueue.core.channels import BLOCKED, ENDED, PENDING, SCHEDULED
 from djqueue.core.uuid7 import uuid7
 from djqueue.lifecycle import settle, unknown_tasks
+from djqueue.sql.postgresql.statements import PostgreSQL
 from tests.app.tasks import add
 from tests.factories import DeadJobFactory, JobFactory, ago
 from tests.lifecycle.limited import sync
@@ -150,6 +151,12 @@ def listening(database) -> Iterator[Callable[[], Ear]]:
         connection.close()
 
 
+@pytest.fixture(params=[False, True], ids=["fast", "slow"])
+def either_speed(request, monkeypatch) -> None:
+    """The first enqueue sends its notification with the INSERT, or after it."""
+    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", request.param)
+
+
 @pytest.mark.parametrize("act", OF_A_HELD_JOB)
 def test_settling_a_job_notifies(listening, act):
     add.using(lease=0).enqueue(1)
@@ -160,6 +167,7 @@ def test_settling_a_job_notifies(listening, act):
     assert ear.hears()[:1] == [expected]
 
 
+@pytest.mark.usefixtures("either_speed")
 @pytest.mark.parametrize("act", OF_OTHERS)
 def test_making_jobs_wait_or_end_notifies(listening, act):
     make, do, expected = OF_OTHERS[act]
@@ -169,6 +177,7 @@ def test_making_jobs_wait_or_end_notifies(listening, act):
     assert ear.hears()[:1] == [expected]
 
 
+@pytest.mark.usefixtures("either_speed")
 @pytest.mark.parametrize("act", OF_LIMITED_JOBS)
 def test_what_concerns_a_limit_notifies(listening, act):
     make, do, expected = OF_LIMITED_JOBS[act]
@@ -185,6 +194,7 @@ def test_a_call_that_makes_a_waiting_job_due_notifies(listening):
     assert TO_DEFAULT in ear.hears()
 
 
+@pytest.mark.usefixtures("either_speed")
 def test_nothing_is_heard_of_a_transaction_that_is_rolled_back(listening, database):
     ear = listening()
     with transaction.atomic(using=database):

@@ -28,9 +28,9 @@ def idle(run: Run) -> None:
             warm_up(subject, running)
             time.sleep(2)  # the server reads the counters of a connection once a second
             before = subject.database.counts() if subject.database else None
-            cpu = running.cpu()
+            cpu = running.exact_cpu()
             time.sleep(run.sizes.idle)
-            cpu = (running.cpu() - cpu) / run.sizes.idle * 60
+            cpu = (running.exact_cpu() - cpu) / run.sizes.idle * 60
             counts = subject.database.counts() - before if subject.database and before else None
         count_statements(subject, False)
         run.results.add(subject.name, "idle cpu", cpu)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from djqueue.core.records import ClaimRequest, Mark
 from djqueue.sql.columns import CLAIMED, CLAIMED_INSTANTS, MAX_WORKER_IDS
 
 from .arrays import ANY_ID, ANY_PLACE, listed, newest
@@ -20,6 +23,9 @@ FIRST, LAST = f"({-(2**63)})::int8", f"({2**63 - 1})::int8"  # before and behind
 # While a transaction stays open, entries of jobs that were claimed since stay in the index, and each branch would walk
 # over all of them: it begins at a mark, if there is one and no job of a higher priority has been enqueued. The bounds
 # of priority and time are there for the reason of ANY_PLACE.
+#
+# `started` and `lease_expires_at` are computed for each row, which takes a sixth of the time. If all jobs start now, or
+# have the same lease, a parameter says so, and the subqueries are not run.
 CLAIM = f"""
     WITH asked AS MATERIALIZED (
         SELECT w.queue, w.n, w.lease, w.enqueued_at, w.id, CASE
@@ -50,7 +56,7 @@ CLAIM = f"""
         token = %s::uuid,
         worker = me.worker,
         worker_ids = {newest("j.worker_ids", "(me.worker || ',')", MAX_WORKER_IDS, "','")},
-        started = COALESCE((j.priority, j.enqueued_at, j.id) <= (
+        started = %s::bool OR COALESCE((j.priority, j.enqueued_at, j.id) <= (
             SELECT priority, enqueued_at, id FROM picked WHERE place <= %s::int4 ORDER BY place DESC LIMIT 1), false),
         attempts = j.attempts + 1,
         run_at = CASE WHEN isfinite(j.run_at) THEN j.run_at ELSE statement_timestamp() END,
@@ -60,6 +66,7 @@ CLAIM = f"""
         lease_expires_at = statement_timestamp() + interval '1 second' * COALESCE(
             %s::float8,
             j.lease,
+            %s::float8,
             (SELECT t.lease FROM unnest(%s::text[], %s::float8[]) AS t(task, lease) WHERE t.task = j.task),
             (SELECT a.lease FROM asked a WHERE a.queue = j.queue)),
         progress = NULL,
@@ -68,6 +75,26 @@ CLAIM = f"""
     WHERE {listed("picked")}
     RETURNING {RETURNED}
 """
+
+
+def parameters(request: ClaimRequest) -> list[Any]:
+    """Return the parameters of CLAIM."""
+    return [
+        list(request.wants),
+        list(request.wants.values()),
+        [request.leases[queue] for queue in request.wants],
+        *([getattr(request.marks.get(queue), name, None) for queue in request.wants] for name in Mark._fields),
+        request.limit,
+        request.token,
+        request.begin >= request.limit,
+        request.begin,
+        request.lease,
+        request.common_lease(),
+        list(request.task_leases),
+        list(request.task_leases.values()),
+        request.worker,
+    ]
+
 
 # The planner must not know the limit: where it believes that fewer jobs are due, it sorts all that are.
 PROMOTE = f"""

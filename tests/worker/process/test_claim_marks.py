@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from uuid import uuid4
 
 import pytest
 from django.db import connections, transaction
@@ -17,7 +16,7 @@ from djqueue.sql.postgresql import claim
 from djqueue.worker.process.claim_marks import IN_A_ROW, SLOW, TRIES, ClaimMarks
 from tests.app.tasks import add
 from tests.sql.test_plans import explain
-from tests.tools import claim_one
+from tests.tools import claim_one, claim_request
 
 pytestmark = pytest.mark.databases("postgresql")
 
@@ -33,9 +32,8 @@ def old_snapshot():
 
 def pages_read(mark: Mark | None) -> int:
     """Pages that a claim of one job touches."""
-    place = mark or (None, None, None)
-    params = [["default"], [1], [30.0], *([value] for value in place), 1, uuid4(), 1, None, [], [], "w"]
-    return explain(claim.CLAIM, params)[0]
+    request = claim_request({"default": 1}, marks={"default": mark} if mark else {})
+    return explain(claim.CLAIM, claim.parameters(request))[0]
 
 
 def run_many(count: int) -> None:

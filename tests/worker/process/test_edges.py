@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connections, transaction
 from django.db.backends.signals import connection_created
 
 import djqueue
@@ -272,7 +272,10 @@ def test_a_stop_just_before_the_wakeup_is_cleared_is_not_missed(database):
         (with_cause(OperationalError("x"), psycopg.errors.AdminShutdown("x")), True),
         (with_cause(OperationalError("x"), psycopg.errors.QueryCanceled("x")), True),
         (with_cause(OperationalError("x"), psycopg.errors.LockNotAvailable("x")), False),
+        (with_cause(InternalError("x"), psycopg.errors.ReadOnlySqlTransaction("x")), True),
+        (with_cause(InternalError("x"), psycopg.errors.InFailedSqlTransaction("x")), False),
         (OperationalError(2006, "server has gone away"), True),
+        (OperationalError(1047, "WSREP has not yet prepared node for application use"), True),
         (OperationalError(1054, "unknown column"), False),
         (InterfaceError("connection already closed"), True),
         (ValueError("x"), False),

@@ -98,7 +98,7 @@ def test_failures_are_retried_and_their_errors_kept(database):
         ("cancelled", "cancelled", 1, ""),
         ("exit", "dead", 2, "3"),
         ("interrupt", "dead", 2, "KeyboardInterrupt"),
-        ("snooze into the past", "dead", 2, "delay must be between 0 seconds and 100 years, got -1.0"),
+        ("snooze into the past", "dead", 2, "delay must be between 0 seconds and 100 years, got -1"),
         ("retry nonsense", "dead", 2, "delay must be seconds or a timedelta, got '60'"),
     ],
 )
