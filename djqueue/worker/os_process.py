@@ -7,12 +7,18 @@ import os
 import resource
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
+from weakref import WeakSet
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 PR_SET_PDEATHSIG = 1
 
@@ -49,14 +55,55 @@ if _getcwd is not None:
 
 
 _forks = [0]  # how many forks led to this process
+_connected: WeakSet[BaseDatabaseWrapper] = WeakSet()  # in any thread
+_of_parent: list[Any] = []  # of all processes from which this one was forked
+_forking = threading.RLock()
 
 
-def _count_fork() -> None:
+def _note_connection(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    with _forking:
+        _connected.add(connection)
+
+
+connection_created.connect(_note_connection, weak=False)
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    _of_parent.append(list(_connected))
+
+
+def _after_fork_in_parent() -> None:
+    del _of_parent[-1]
+    _forking.release()
+
+
+def _after_fork_in_child() -> None:
+    _forking.release()
     _forks[0] += 1
+    forget_connections()
+
+
+def forget_connections() -> None:
+    """Let this process, which was just forked, open database connections of its own.
+
+    The connections and pools of the parent are kept and never used: on a shared socket each process would read the
+    answers to the other, and closing one would end the session of the parent. Some drivers close a connection that is
+    garbage, as those of the other threads would be here: these threads do not exist in this process.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]
+            continue  # no other process uses it, and it would be lost
+        _of_parent.append(connection)  # one that was opened before this module was imported
+        del connections[connection.alias]
+    if (postgresql := sys.modules.get("django.db.backends.postgresql.base")) is not None:
+        pools: dict[str, Any] = getattr(postgresql.DatabaseWrapper, "_connection_pools", {})
+        _of_parent.extend(pools.values())
+        pools.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
-    os.register_at_fork(after_in_child=_count_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class end_if_forked:  # noqa: N801 - used as `with end_if_forked():`
