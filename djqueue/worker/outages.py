@@ -28,10 +28,11 @@ from .threads import Fatal, VitalThread
 
 # Raised by statements while the database is unavailable, and by the first ones after an outage.
 AWAY = (DatabaseError, InterfaceError)
-# PostgreSQL: connection, read-only transaction, no room, operator.
-# MariaDB: too many connections, read-only, interrupted, cannot connect, gone, lost.
-_OUTAGE_CLASSES = ("08", "25", "53", "57")
-_OUTAGE_NUMBERS = (1040, 1290, 1317, 2002, 2003, 2006, 2013)
+# PostgreSQL: connection, no room, operator.
+# MariaDB: too many connections, a Galera node that is not ready, read-only, interrupted, cannot connect, gone, lost.
+_OUTAGE_CLASSES = ("08", "53", "57")
+_READ_ONLY = "25006"  # the driver raises an InternalError for it
+_OUTAGE_NUMBERS = (1040, 1047, 1290, 1317, 2002, 2003, 2006, 2013)
 LONGEST_PAUSE = 5.0
 # A thread that has not failed for so many seconds, and has not tried since, does not count as failing any more.
 FORGET_AFTER = 2 * LONGEST_PAUSE
@@ -224,9 +225,11 @@ def is_outage(error: Exception) -> bool:
     """Return whether other workers may fail to renew their leases; the error of a single statement is not an outage."""
     if isinstance(error, InterfaceError):
         return True
+    cause: Any = error.__cause__
+    if getattr(cause, "sqlstate", None) == _READ_ONLY:
+        return True
     if not isinstance(error, OperationalError):
         return False
-    cause: Any = error.__cause__
     if hasattr(cause, "sqlstate"):  # without one the connection itself failed
         return cause.sqlstate is None or cause.sqlstate[:2] in _OUTAGE_CLASSES
     return bool(error.args) and error.args[0] in _OUTAGE_NUMBERS
