@@ -13,6 +13,7 @@ from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.utils import quote
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -86,6 +87,14 @@ class ActingAdmin(QueueModelAdmin):
     action_batch = 500  # rows per transaction
     action_seconds = 20.0  # time limit of one request; the message says if rows remain
     act_fields: ClassVar[tuple[str, ...]] = ()  # columns that `perform` and the log read
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Refuse an action that the user may not run: Django would ignore it, and show the list."""
+        if request.method == "POST":
+            known = {str(getattr(action, "__name__", action)) for action in self.actions or ()}
+            if known.intersection(request.POST.getlist("action")).difference(self.get_actions(request)):
+                raise PermissionDenied
+        return super().changelist_view(request, extra_context)
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
