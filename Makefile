@@ -17,8 +17,11 @@ READY_DEMO = $(VENV)/.ready-demo$(addprefix -,$(DRIVER))
 READY_BROWSER = $(VENV)/.ready-browser
 READY_DOCS = $(VENV)/.ready-docs
 READY_PACKAGING = $(VENV)/.ready-packaging
+READY_GALERA = $(VENV)/.ready-galera
+# Options of `make test-failover` and `make test-galera`, such as "--kills 2 --rate 20".
+CLUSTER_ARGS ?=
 
-.PHONY: test matrix test-processes test-browser test-packaging demo lint hooks docs benchmark dist version clean
+.PHONY: test matrix test-processes test-faults test-failover test-galera test-browser test-packaging demo lint hooks docs benchmark dist version clean
 
 test: $(READY)  ## the whole suite, on its own PostgreSQL, on SQLite, and on MariaDB if DJQUEUE_TEST_MYSQL_URL is set
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -28,6 +31,17 @@ matrix: $(READY)  ## the suite on every supported Django whose Python is install
 
 test-processes: $(READY)  ## the long tests, which start, kill and stop real workers
 	$(BIN)/python -m pytest -m processes $(PROCESS_TESTS) $(PYTEST_ARGS)
+
+test-faults: $(READY)  ## minutes of outages, crashes and contention, and two bounds; the short ones are in `make test`
+	$(BIN)/python -m pytest -m faults tests/faults $(PYTEST_ARGS)
+	$(BIN)/python -m benchmarks.pickup --snapshot 180 --most 20
+	$(BIN)/python -m benchmarks.enqueue --jobs 20000 --threads 80 --least 0.9
+
+test-failover: $(READY)  ## kill the primary of a Patroni cluster ten times under load, switch over five times, and audit
+	$(BIN)/python -m benchmarks.cluster failover $(CLUSTER_ARGS)
+
+test-galera: $(READY_GALERA)  ## kill one of three MariaDB Galera nodes under load, and audit
+	$(BIN)/python -m benchmarks.cluster galera $(CLUSTER_ARGS)
 
 test-browser: $(READY_BROWSER)  ## the admin in Chromium, with a worker; screenshots in tests/screenshots
 	$(BIN)/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
@@ -85,6 +99,13 @@ $(READY_BROWSER): $(READY) pyproject.toml
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
 	@command -v chromium >/dev/null || (echo "Chromium is missing: apt-get install chromium" && false)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS),browser]' '$(DJANGO)'
+	touch $@
+
+# The driver of MariaDB is compiled.
+$(READY_GALERA): $(READY) pyproject.toml
+	@command -v mariadb_config >/dev/null || test "$$(id -u)" != 0 || (apt-get update -qq && apt-get install -y -qq gcc pkg-config libmariadb-dev >/dev/null)
+	@command -v mariadb_config >/dev/null || (echo "MariaDB's client is missing: apt-get install gcc pkg-config libmariadb-dev" && false)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,mysql]' '$(DJANGO)'
 	touch $@
 
 $(READY_PACKAGING): $(READY) pyproject.toml

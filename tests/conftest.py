@@ -8,6 +8,8 @@ import os
 import signal
 import threading
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,12 @@ from django.db import DatabaseError, connections
 from django.test.utils import setup_databases, teardown_databases
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+
+from tests import postgres
+from tests.pgbouncer import pgbouncer
+from tests.proxy import Proxy
+from tests.worker.site import Site
+from tests.worker.site import site as make_site
 
 # A slow or busy machine is no reason to fail.
 hypothesis_settings.register_profile("djqueue", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,10 +41,11 @@ TABLES = ["job", "donejob", "deadjob", "kv", "schedule", "worker", "queuestate",
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_blocker: pytest.FixtureRequest) -> Iterator[None]:
+def django_db_setup(django_db_blocker: pytest.FixtureRequest) -> Iterator[ExitStack]:
     with django_db_blocker.unblock():
         made = setup_databases(verbosity=0, interactive=False)
-        yield
+        with ExitStack() as services:
+            yield services
         for alias in CONFORMANCE:
             connections[alias].close()
             if hasattr(connections[alias], "close_pool"):
@@ -44,11 +53,20 @@ def django_db_setup(django_db_blocker: pytest.FixtureRequest) -> Iterator[None]:
         teardown_databases(made, verbosity=0)
 
 
+@pytest.fixture(scope="session")
+def through_pgbouncer(django_db_setup: ExitStack) -> None:
+    """Start the PgBouncer of the alias "postgresql_pgbouncer", if configured; stop it before databases are dropped."""
+    if "postgresql_pgbouncer" in connections:
+        django_db_setup.enter_context(pgbouncer("postgresql", django_settings.PGBOUNCER))
+
+
 @pytest.fixture
-def database(request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker, settings) -> Iterator[str]:
+def database(request: pytest.FixtureRequest, django_db_setup: object, django_db_blocker, settings) -> Iterator[str]:
     """The alias of the database under test, empty before and after; what the test writes is committed."""
     alias = getattr(request, "param", "postgresql")
     settings.DJQUEUE = {"DATABASE": alias}
+    if alias == "postgresql_pgbouncer":
+        request.getfixturevalue("through_pgbouncer")
     with django_db_blocker.unblock():
         clear(alias)
         yield alias
@@ -64,6 +82,25 @@ def configure(settings, database: str):
         settings.DJQUEUE = {"DATABASE": database, **options}
 
     return set_options
+
+
+@pytest.fixture
+def site(database: str, tmp_path: Path) -> Iterator[Site]:
+    """Workers on the database under test, in processes of their own."""
+    with make_site(database, tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[Proxy]:
+    """A proxy before the tests' own PostgreSQL, which loses what a test tells it to."""
+    if not postgres.is_ours():
+        pytest.skip("needs the tests' own PostgreSQL: unset DATABASE_URL")
+    folder = tmp_path / "proxy"
+    folder.mkdir()
+    made = Proxy(folder)
+    yield made
+    made.close()
 
 
 def clear(alias: str) -> None:

@@ -14,10 +14,9 @@ from typing import Any
 
 from django.db import connections
 
-from tests.tools import eventually
-
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 PORT = 6432
+# A client with several transactions gets another server connection for each: state of the session would be missed.
 CONFIG = """
 [databases]
 * = host={host} port={port} user={user}
@@ -27,19 +26,35 @@ auth_type = any
 listen_port = {own_port}
 unix_socket_dir = {folder}
 ignore_startup_parameters = extra_float_digits,options
+default_pool_size = {pool_size}
+min_pool_size = 4
+server_round_robin = 1
 """
+POOL_SIZE = 20
+
+
+def server_folder(settings: dict[str, Any]) -> Path | None:
+    """Return the folder of the server's socket, or None if these settings do not use one."""
+    host = settings.get("OPTIONS", {}).get("host") or settings.get("HOST") or ""
+    return Path(host) if host.startswith("/") else None
 
 
 @contextmanager
-def pgbouncer(alias: str) -> Iterator[dict[str, Any]]:
+def pgbouncer(alias: str, folder: Path | None = None) -> Iterator[dict[str, Any]]:
     """Start one; yield the settings of a connection through it to the database of the alias, which uses a socket."""
+    from tests.tools import eventually  # it imports models, and the settings import this module
+
     settings = connections[alias].settings_dict
     params = connections[alias].get_connection_params()
     server = Path(params["host"])
-    folder = Path(tempfile.mkdtemp(prefix="djqueue-pgb-"))
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="djqueue-pgb-"))
+    else:
+        folder.mkdir()
     try:
         values = {"host": server, "port": params.get("port", 5432), "user": params.get("user", "postgres")}
-        (folder / "pgbouncer.ini").write_text(CONFIG.format(**values, own_port=PORT, folder=folder))
+        text = CONFIG.format(**values, own_port=PORT, folder=folder, pool_size=POOL_SIZE)
+        (folder / "pgbouncer.ini").write_text(text)
         owner = server.stat()  # it refuses to run as root, and must reach the server's socket
         if os.getuid() == 0:
             os.chown(folder, owner.st_uid, owner.st_gid)
@@ -51,7 +66,7 @@ def pgbouncer(alias: str) -> Iterator[dict[str, Any]]:
             eventually(lambda: _accepts(f"{folder}/.s.PGSQL.{PORT}"), 30)
             yield {**settings, "HOST": str(folder), "PORT": str(PORT), "OPTIONS": {}}
         finally:
-            process.terminate()
+            process.kill()  # newer versions wait for their clients after SIGTERM
             process.wait(30)
     finally:
         shutil.rmtree(folder)

@@ -42,6 +42,12 @@ def start() -> str:
 _servers: list[Any] = []
 
 
+def make_durable() -> None:
+    """Let the server that we started wait for its disk, as one in production does."""
+    for server in _servers:
+        server.psql("ALTER SYSTEM RESET fsync; SELECT pg_reload_conf();")
+
+
 def restart(mode: str = "fast") -> None:
     """Restart the server that we started; "immediate" is a crash."""
     _control("-m", mode, "-l", str(_servers[0].log), "restart")

@@ -13,7 +13,7 @@ import django
 import environ
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
-from tests import postgres
+from tests import pgbouncer, postgres
 
 SECRET_KEY = "tests"
 ALLOWED_HOSTS = ["localhost", "testserver"]
@@ -95,6 +95,10 @@ DATABASES = {
     "sqlite": SQLITE
     | {"NAME": SCRATCH / "live.sqlite3", "TEST": {"NAME": SCRATCH / "test.sqlite3"}, "OPTIONS": SHARED_SQLITE},
 }
+PGBOUNCER = SCRATCH.with_name(f"{SCRATCH.name}-pgb")  # its own: the user of the server must reach it
+if pgbouncer.PROGRAM and pgbouncer.server_folder(POSTGRESQL):  # the conftest starts it for the first test that needs it
+    through_it = {"HOST": str(PGBOUNCER), "PORT": str(pgbouncer.PORT), "OPTIONS": {}}
+    DATABASES["postgresql_pgbouncer"] = mirror() | through_it | {"DISABLE_SERVER_SIDE_CURSORS": True}
 if "DJQUEUE_TEST_MYSQL_URL" in os.environ:
     DATABASES["mysql"] = environ.Env().db("DJQUEUE_TEST_MYSQL_URL")
 

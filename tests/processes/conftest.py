@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.processes.terminal import Command, Terminal
-from tests.worker.site import site as make_site
 
 HERE = Path(__file__).parent
 
@@ -18,12 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.processes)
             item.add_marker(pytest.mark.timeout(900))
-
-
-@pytest.fixture
-def site(database, tmp_path):
-    with make_site(database, tmp_path) as place:
-        yield place
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -22,36 +20,11 @@ import djqueue
 from djqueue import schedules
 from djqueue.models import DoneJob, Job
 from tests.tools import database_now, eventually, rows
+from tests.wrong_clock import wrong_clock
 
 pytestmark = pytest.mark.processes
 
 SECOND = timedelta(seconds=1)
-# Adds an hour to the wall clock in every call of the C library.
-WRONG_CLOCK = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <sys/time.h>
-#include <time.h>
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    int (*ask)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-    int answer = ask(clock, now);
-    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) now->tv_sec += OFFSET;
-    return answer;
-}
-int gettimeofday(struct timeval *now, void *zone) {
-    struct timespec exact;
-    clock_gettime(CLOCK_REALTIME, &exact);
-    now->tv_sec = exact.tv_sec;
-    now->tv_usec = exact.tv_nsec / 1000;
-    return 0;
-}
-time_t time(time_t *now) {
-    struct timespec exact;
-    clock_gettime(CLOCK_REALTIME, &exact);
-    if (now) *now = exact.tv_sec;
-    return exact.tv_sec;
-}
-"""
 
 
 def start(database: str, **env: str) -> subprocess.Popen[str]:
@@ -135,25 +108,12 @@ def test_killed_schedulers_fire_every_slot_once(database):
     assert_each_slot_fired_once(database, began, ended)
 
 
-@pytest.fixture(scope="session")
-def wrong_clock(tmp_path_factory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None or not sys.platform.startswith("linux"):
-        pytest.skip("needs a C compiler on Linux, to put another clock under a process")
-    folder = tmp_path_factory.mktemp("clock")
-    (folder / "clock.c").write_text(WRONG_CLOCK)
-    return folder
-
-
 @pytest.mark.parametrize("hours", [1, -1])
 @pytest.mark.databases("postgresql", "mysql")
-def test_a_scheduler_whose_clock_is_an_hour_off_fires_at_the_right_moments(database, wrong_clock, hours):
-    library = wrong_clock / f"clock{hours}.so"
-    source = str(wrong_clock / "clock.c")
-    subprocess.run(["cc", "-shared", "-fPIC", f"-DOFFSET={hours * 3600}", "-o", str(library), source], check=True)
+def test_a_scheduler_whose_clock_is_an_hour_off_fires_at_the_right_moments(database, tmp_path, hours):
     schedules.create("tick", task="tests.app.tasks.add", args=[1], cron="* * * * * *", misfire="all")
     schedules.create("hourly", task="tests.app.tasks.add", args=[1], every=3600)
-    process = start(database, LD_PRELOAD=str(library))
+    process = start(database, **wrong_clock(tmp_path, hours))
     try:
         assert process.stdout is not None
         word, clock = process.stdout.readline().split()

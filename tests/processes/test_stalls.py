@@ -20,7 +20,6 @@ import djqueue
 from djqueue import call
 from djqueue.models import DoneJob, Worker
 from tests import postgres
-from tests.proxy import Proxy
 from tests.tools import eventually, rows
 from tests.worker import tasks
 
@@ -111,17 +110,6 @@ def test_what_a_lost_worker_held_is_reaped_while_another_lives(database, site, t
     lost.signal_all(signal.SIGKILL)
     eventually(lambda: handle.status() in ("scheduled", "pending"), 120)
     assert (handle.job().attempts, handle.job().last_error) == (1, "lease expired")
-
-
-@pytest.fixture
-def proxy(tmp_path):
-    if not postgres.is_ours():
-        pytest.skip("needs the tests' own PostgreSQL: unset DATABASE_URL")
-    folder = tmp_path / "proxy"
-    folder.mkdir()
-    made = Proxy(folder)
-    yield made
-    made.close()
 
 
 @pytest.mark.databases("postgresql")

@@ -2,7 +2,7 @@
 
 DJQUEUE_TEST_OPTIONS is more of DJQUEUE, as JSON; DJQUEUE_TEST_EVENTS a file that gets a line for every signal,
 job_completed when the file DJQUEUE_TEST_GATE exists; DJQUEUE_TEST_CONSTANTS other values for constants of djqueue, as
-JSON: {"djqueue.worker.process.budget.STUCK_AFTER": 600}.
+JSON: {"djqueue.worker.process.budget.STUCK_AFTER": 600}; DJQUEUE_TEST_IMPORT a module that changes the worker.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ if __name__ == "__main__":
     settings.DEBUG = "DJQUEUE_TEST_DEBUG" in os.environ
     django.setup()
     set_constants(json.loads(os.environ.get("DJQUEUE_TEST_CONSTANTS", "{}")))
+    if "DJQUEUE_TEST_IMPORT" in os.environ:
+        import_module(os.environ["DJQUEUE_TEST_IMPORT"])
     if "DJQUEUE_TEST_EVENTS" in os.environ:
         write_events(os.environ["DJQUEUE_TEST_EVENTS"])
     if "DJQUEUE_TEST_REMIND_AFTER" in os.environ:

@@ -28,6 +28,7 @@ CONSTANTS = {
     "KILL_AFTER": "supervisor.children.EXIT_GRACE",
     "LAST_FLUSH": "process.worker.LAST_FLUSH",
     "LAST_HEARTBEAT": "supervisor.supervisor.LAST_HEARTBEAT",
+    "READY_WITHIN": "supervisor.children.READY_WITHIN",
     "STUCK_AFTER": "process.budget.STUCK_AFTER",
     "SWEEP": "supervisor.admitter.SWEEP",
     "TIMEOUT_GRACE": "supervisor.children.TIMEOUT_GRACE",
@@ -80,9 +81,12 @@ class Running:
         return members
 
     def signal_all(self, number: int) -> None:
-        for pid in self.members():
-            with suppress(ProcessLookupError):  # it has just exited
-                os.kill(pid, number)
+        """Send a signal to all processes. SIGKILL is as if the machine was lost: no process sees another exit."""
+        members = self.members()
+        for step in (signal.SIGSTOP, number) if number == signal.SIGKILL else (number,):
+            for pid in members:
+                with suppress(ProcessLookupError):  # it has just exited
+                    os.kill(pid, step)
 
     def press_ctrl_c(self) -> None:
         """Let the terminal send SIGINT to all processes of the command."""

@@ -15,13 +15,6 @@ from djqueue.models import DoneJob, Schedule, Worker
 from tests.tools import eventually, live, rows
 from tests.worker import tasks
 from tests.worker.process.test_worker import PLAIN
-from tests.worker.site import site as make_site
-
-
-@pytest.fixture
-def site(database, tmp_path):
-    with make_site(database, tmp_path) as place:
-        yield place
 
 
 @pytest.mark.databases(*PLAIN)

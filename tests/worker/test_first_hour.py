@@ -16,7 +16,6 @@ from django.core.management import CommandError, call_command
 import djqueue
 from tests.worker import tasks
 from tests.worker.process.test_worker import PLAIN
-from tests.worker.site import site as make_site
 
 BAD_ARGUMENTS = [
     (["--queue", ""], "queue must be a non-empty string"),
@@ -34,12 +33,6 @@ BAD_ARGUMENTS = [
     (["--max-jobs", "0"], "--max-jobs must be 1 or more"),
     (["--max-memory", "0"], "--max-memory must be 1 or more"),
 ]
-
-
-@pytest.fixture
-def site(database, tmp_path):
-    with make_site(database, tmp_path) as place:
-        yield place
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS)

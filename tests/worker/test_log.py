@@ -21,15 +21,8 @@ from tests.factories import JobFactory
 from tests.tools import eventually, live, rows
 from tests.worker import tasks
 from tests.worker.process.test_worker import PLAIN, burst, reap_now, running
-from tests.worker.site import site as make_site
 
 pytestmark = pytest.mark.databases(*PLAIN)
-
-
-@pytest.fixture
-def site(database, tmp_path):
-    with make_site(database, tmp_path) as place:
-        yield place
 
 
 @pytest.fixture

@@ -24,19 +24,12 @@ from tests.contrib.django_tasks import moved, tasks
 from tests.contrib.django_tasks.tools import finish, received, work
 from tests.tools import claim_one, eventually, rows
 from tests.worker.process.test_worker import PLAIN
-from tests.worker.site import site as make_site
 
 LOGGER = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
 MARK = {"django_tasks": {"backend": "default"}}  # the header of jobs made through the backend
 HERE = "tests.contrib.django_tasks.tasks"
 plain_databases = pytest.mark.databases(*PLAIN)
 on_postgresql = pytest.mark.databases("postgresql")
-
-
-@pytest.fixture
-def site(database, tmp_path):
-    with make_site(database, tmp_path) as place:
-        yield place
 
 
 @plain_databases
