@@ -15,7 +15,15 @@ from . import forked
 from .variant import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
-ALIASES = ("postgresql", "postgresql_pool", "postgresql_bound", "postgresql_repeatable", "sqlite", "mysql")
+ALIASES = (
+    "postgresql",
+    "postgresql_pool",
+    "postgresql_bound",
+    "postgresql_repeatable",
+    "postgresql_pgbouncer",
+    "sqlite",
+    "mysql",
+)
 MYSQL_URL = "DJQUEUE_TEST_MYSQL_URL"
 SECONDS = 240.0  # of one run: a test waits at most a minute for what does not happen
 SECONDS_OF_ALL = 1800.0

@@ -52,14 +52,6 @@ VARIANTS = [
         LIMITS,
     ),
     Variant(
-        "hold and clear in the list of limits need no permission",
-        "admin/limits.py",
-        "        if needed is not None and not self.has_own_permission(request, needed):\n"
-        "            raise PermissionDenied\n",
-        "",
-        LIMITS,
-    ),
-    Variant(
         "the page of a limit needs no permission",
         "admin/limits.py",
         f"{_VIEW}        row = ",
@@ -103,5 +95,12 @@ VARIANTS = [
         "if jobs and (entry := log.write(",
         "if False and (entry := log.write(",
         "admin/test_acts.py::test_superuser_can_act",
+    ),
+    Variant(
+        "an action without its permission is ignored instead of refused",
+        "admin/actions.py",
+        "                raise PermissionDenied\n        return super().changelist_view",
+        "                pass\n        return super().changelist_view",
+        f"{ACTS} {LIMITS}",
     ),
 ]

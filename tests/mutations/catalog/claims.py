@@ -169,4 +169,25 @@ VARIANTS = [
         "UPDATE djqueue_job j SET priority = 0, status = CASE WHEN j.limit_key",
         "lifecycle/test_promote.py::test_a_job_keeps_its_priority_through_a_retry_and_its_promotion",
     ),
+    Variant(
+        "all jobs of a claim are marked as started",
+        "sql/postgresql/claim.py",
+        "request.begin >= request.limit",
+        "True",
+        "lifecycle/test_claim.py::test_the_best_jobs_of_a_claim_are_marked_as_started",
+    ),
+    Variant(
+        "a claim uses the lease of one queue for all",
+        "core/records.py",
+        "leases.pop() if len(leases) == 1 else None",
+        "leases.pop()",
+        "lifecycle/test_claim.py::test_different_leases_of_queues_in_one_claim",
+    ),
+    Variant(
+        "a common lease overrides that of a job",
+        "sql/postgresql/claim.py",
+        "            j.lease,\n            %s::float8,\n",
+        "            %s::float8,\n            j.lease,\n",
+        "lifecycle/test_claim.py::test_a_lease_that_all_tasks_and_queues_share_is_that_of_jobs_without_their_own",
+    ),
 ]

@@ -122,4 +122,26 @@ VARIANTS = [
         "",
         "worker/process/test_in_hand.py::test_a_job_whose_lease_was_lost_before_it_starts_is_not_run",
     ),
+    Variant(
+        "a read-only server is not an outage",
+        "worker/outages.py",
+        '    if getattr(cause, "sqlstate", None) == _READ_ONLY:\n        return True\n',
+        "",
+        "worker/process/test_edges.py",
+    ),
+    Variant(
+        "a process forked by a task uses the connections of its parent",
+        "worker/os_process.py",
+        "    _forks[0] += 1\n    forget_connections()\n",
+        "    _forks[0] += 1\n",
+        "faults/test_forks.py::test_parent_and_child_query_after_a_task_forks_with_open_connections",
+    ),
+    Variant(
+        "a forked process closes the connections of other threads",
+        "worker/os_process.py",
+        "    _of_parent.append(list(_connected))\n",
+        "    _of_parent.append([])\n",
+        "worker/test_os_process.py::test_a_forked_process_leaves_the_connections_of_other_threads_open",
+        databases=("mysql",),
+    ),
 ]
