@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PACKAGES = ["compare", "soak"]
+PACKAGES = ["cluster", "compare", "soak"]
 
 
 def benchmarks() -> dict[str, str]:

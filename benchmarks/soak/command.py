@@ -81,7 +81,9 @@ class Soak:
         try:
             violated = any(self.observe().values())
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave processes behind
+            # A second signal must not leave processes behind.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         except BaseException:
@@ -130,21 +132,24 @@ class Soak:
     def set_up(self) -> Database:
         database = DATABASES[self.options.database](self.stack)
         database.start()
+        self.set_up_django()
+        return database
+
+    def set_up_django(self) -> None:
         django.setup()
         call_command("migrate", verbosity=0)
         if depth():
             raise SystemExit("The database contains jobs. Use an empty one.")
-        return database
 
     def started(self, program: Program) -> Program:
         self.stack.callback(program.kill)
         return program
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, workers: int = WORKERS) -> None:
         from djqueue.models import Worker
 
         deadline = time.monotonic() + START_WITHIN
-        while len(set(Worker.objects.filter(stopped_at=None).values_list("supervisor", flat=True))) < WORKERS:
+        while len(set(Worker.objects.filter(stopped_at=None).values_list("supervisor", flat=True))) < workers:
             if time.monotonic() > deadline:
                 raise SystemExit(f"The workers are not ready after {START_WITHIN:g} s; see the logs in {self.folder}.")
             time.sleep(TURN)

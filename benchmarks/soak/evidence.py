@@ -75,8 +75,8 @@ class Evidence:
 
     @property
     def uncertain(self) -> set[str]:
-        """Jobs whose enqueue raised an error: they may exist, or not."""
-        return {job for raised in self.raised for job in raised.jobs}
+        """Jobs whose enqueue raised an error, and was not repeated: they may exist, or not."""
+        return {job for raised in self.raised for job in raised.jobs} - self.acknowledged.keys()
 
 
 def collect(folder: Path, faults: list[Fault]) -> Evidence:

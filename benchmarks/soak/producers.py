@@ -83,24 +83,31 @@ class Producer:
         """Enqueue one job, or a batch; return how many were acknowledged."""
         [kind] = self.rng.choices([*WEIGHTS], [*WEIGHTS.values()])
         calls = [choose(self.rng, kind if kind != "batch" else "quick") for _ in range(BATCH if kind == "batch" else 1)]
-        asked = [str(call.options.id) for call in calls]
+        return self.send(kind, calls)
+
+    def send(self, kind: str, calls: list[djqueue.Call]) -> int:
         close_old_connections()  # as at the start of a request
         try:
-            handles = enqueue(calls)
+            stored = self.enqueue(calls)
         except Exception as error:
+            asked = [str(call.options.id) for call in calls]
             self.ledger.write("raised", kind, asked, type(error).__name__, str(error)[:200])
             time.sleep(PAUSE)
             return 0
-        for handle in handles:
-            self.ledger.write("acknowledged", kind, handle.id, handle.created)
-        return len(handles)
+        for job, created in stored:
+            self.ledger.write("acknowledged", kind, job, created)
+        return len(stored)
+
+    def enqueue(self, calls: list[djqueue.Call]) -> list[tuple[UUID, bool]]:
+        """Return the id of each job, and whether it is new."""
+        return [(handle.id, handle.created) for handle in enqueue(calls)]
 
 
-def main(seed: str, rate: str) -> None:
+def main(seed: str, rate: str, kind: type[Producer] = Producer) -> None:
     django.setup()
     stopping = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
-    producer = Producer(int(seed))
+    producer = kind(int(seed))
     due = time.monotonic()
     while not stopping:
         due += max(1, producer.enqueue_some()) / float(rate)

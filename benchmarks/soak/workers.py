@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchmarks.workers import SESSION, processes
 
@@ -22,24 +23,28 @@ EXIT_WITHIN = 90.0  # seconds after SIGTERM
 class Program:
     """A Python module in a session of its own. All its processes are in that session."""
 
-    def __init__(self, name: str, *command: str, url: str = "") -> None:
+    def __init__(self, name: str, *command: str, url: str = "", environment: dict[str, str] | None = None) -> None:
         self.name = name
         self.command = command
-        self.environment = os.environ | {"DJANGO_SETTINGS_MODULE": "benchmarks.soak.settings"}
+        self.environment = os.environ | {"DJANGO_SETTINGS_MODULE": "benchmarks.soak.settings"} | (environment or {})
         if url:
             self.environment["DATABASE_URL"] = url
         self.log = Path(os.environ[FOLDER], f"{name.replace(' ', '-')}.log")
         self.start()
 
     def start(self) -> None:
+        self.launch([sys.executable, "-m", *self.command])
+
+    def launch(self, command: list[str], **options: Any) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.command],
+                command,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                **options,
             )
 
     def members(self) -> set[int]:
