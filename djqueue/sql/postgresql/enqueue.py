@@ -43,13 +43,13 @@ def plain_values(job: NewJob) -> dict[str, Any]:
 
 @cache
 def insert_plain_sql(columns: tuple[str, ...], notify: bool) -> str:
-    """Return an INSERT that leaves nothing to plan, and that returns the time."""
+    """Return an INSERT that returns the time and, at the end, the process of the server."""
     status, wake = ("blocked", WAKE_FOR_BLOCKED) if "limit_key" in columns else ("pending", WAKE_FOR_PENDING)
     values = dict.fromkeys(columns, "%s") | {name: f"'{text}'" for name, text in _USUAL.items() if name not in columns}
     return f"""
     INSERT INTO djqueue_job AS j ({", ".join(values)}, enqueued_at, run_at, status)
     VALUES ({", ".join(values.values())}, statement_timestamp(), statement_timestamp(), '{status}')
-    RETURNING date_part('epoch', j.enqueued_at) {wake if notify else ""}
+    RETURNING date_part('epoch', j.enqueued_at) {wake if notify else ""}, pg_backend_pid()
     """
 
 

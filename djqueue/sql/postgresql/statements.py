@@ -45,7 +45,7 @@ from djqueue.sql.connection import INTERRUPT_WITHIN, LockTimeout, own_transactio
 from djqueue.sql.throughput import count_done
 from djqueue.states import CancelOutcome, Outcome, Status
 
-from . import arrays, claim, control, enqueue, lease, limits, settle
+from . import arrays, claim, control, enqueue, lease, limits, prepared, settle
 
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
@@ -142,7 +142,7 @@ class PostgreSQL(Common):
             epoch = self.own(lambda: self._insert_then_notify(sql, [*params, payload], job))
         else:
             sql = enqueue.insert_plain_sql(columns, self.notify)
-            [[epoch, *_]] = self.own(lambda: self.fetch(sql, params))
+            [[epoch, *_]] = self.own(lambda: prepared.fetch(self, sql, params))
         PostgreSQL.inserts_are_slow = time.perf_counter() - begun > SLOW_INSERT
         now = instant(epoch)
         return Inserted(job.id, True, status, now, now)
@@ -157,7 +157,7 @@ class PostgreSQL(Common):
             try:
                 cursor.execute(sql, params)
                 cursor.nextset()  # after that of BEGIN
-                [[epoch]] = cursor.fetchall()
+                [[epoch, *_]] = cursor.fetchall()
                 return float(epoch)
             except BaseException as error:
                 with suppress(Exception):  # a lost connection has nothing to roll back
