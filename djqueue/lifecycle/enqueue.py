@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,7 @@ from . import announce, debounce, eager
 DEFAULT_QUEUE = "default"
 NO_ID = UUID(int=0)
 IDS_AHEAD = 64  # so many ids are made at once
+PLAIN = {str, int, float, bool, type(None)}  # types of arguments
 BATCH = 1000  # rows per INSERT: cheap round trips, within every database's limit of parameters
 
 Created = tuple[UUID, bool | None]  # the job's id, and whether this call created it: None until the commit
@@ -45,7 +47,7 @@ def enqueue(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: 
     return job.id, None
 
 
-def enqueue_many(calls: Iterable[Call], task: str | None, options: CallOptions) -> list[Created]:
+def enqueue_many(calls: Iterable[Call], task: str | None, options: CallOptions) -> Iterator[Created]:
     """Create one job per call, all or none: now, or with `on_commit` when the transaction commits.
 
     `task` is the task of calls that name none, and `options` apply to calls that do not set them.
@@ -55,13 +57,13 @@ def enqueue_many(calls: Iterable[Call], task: str | None, options: CallOptions) 
             raise InvalidOption(
                 f"{name} cannot be shared by all jobs of a batch; set it on single calls with call().using()"
             )
-    prepare_all = partial(_prepare_calls, calls, task, options)
+    prepare_all = partial(_Jobs, calls, task, options)
     if options.on_commit is False:
         inserted = insert_many(prepare_all, repeatable=isinstance(calls, Sequence))
-        return [(row.id, row.created) for row in inserted]
+        return ((row.id, row.created) for row in inserted)
     jobs = list(prepare_all())
     _run_on_commit(options.on_commit, partial(insert_many, lambda: jobs))
-    return [(job.id, None) for job in jobs]
+    return ((job.id, None) for job in jobs)
 
 
 def prepare(
@@ -140,7 +142,7 @@ def insert_many(make: Callable[[], Iterable[NewJob]], *, repeatable: bool = True
         if not head:  # a retry
             jobs = iter(make())
         given, head = chain(head, jobs), []
-        return _insert_batches(database, given)
+        return _insert_batches(database, given, jobs.make_ahead if isinstance(jobs, _Jobs) else None)
 
     run = database.own_transaction if repeatable else database.in_transaction
     announced, inserted = run(insert_all)
@@ -150,13 +152,50 @@ def insert_many(make: Callable[[], Iterable[NewJob]], *, repeatable: bool = True
     return inserted
 
 
-def _prepare_calls(calls: Iterable[Call], task: str | None, options: CallOptions) -> Iterator[NewJob]:
-    plain = _Plain(options)
-    for position, call in enumerate(calls):
+class _Jobs(Iterator[NewJob]):
+    """The jobs of a batch's calls, each made when it is asked for, or while the database inserts those before it."""
+
+    def __init__(self, calls: Iterable[Call], task: str | None, options: CallOptions) -> None:
+        self.calls = enumerate(calls)
+        self.task = task
+        self.options = options
+        self.plain = _Plain(options)
+        self.next_call: tuple[int, Call] | None = None
+        self.made: deque[NewJob] = deque()
+        self.is_list = type(calls) in (list, tuple)
+
+    def __next__(self) -> NewJob:
+        return self.made.popleft() if self.made else self._make()
+
+    def make_ahead(self) -> None:
+        """Make jobs of the next batch, without any of the project's code: it could wait for the connection for ever.
+
+        So leave out generators, functions in HEADERS, keys of limits, and arguments such as lazy objects. An error is
+        left for later, too: that job is made again in its turn.
+        """
+        with suppress(Exception):
+            while self.is_list and len(self.made) < BATCH and self._next_is_plain():
+                self.made.append(self._make())
+
+    def _next_is_plain(self) -> bool:
+        self.next_call = self.next_call or next(self.calls)
+        _, call = self.next_call
+        return (
+            type(call) is Call
+            and call.options is NO_CALL_OPTIONS
+            and self.plain.shared.get(call.task or self.task or "") is not None
+            and all(type(value) in PLAIN for value in chain(call.args, call.kwargs.values()))
+        )
+
+    def _make(self) -> NewJob:
+        self.next_call = self.next_call or next(self.calls)
+        position, call = self.next_call
         try:
-            yield _prepare_call(call, task, options, plain)
+            job = _prepare_call(call, self.task, self.options, self.plain)
         except (InvalidArguments, InvalidPayload, InvalidOption) as error:
             raise type(error)(f"item {position}: {error}") from error
+        self.next_call = None
+        return job
 
 
 class _Plain:
@@ -219,7 +258,9 @@ def insert(job: NewJob, kv: Mapping[str, str]) -> Inserted:
     return inserted[0]
 
 
-def _insert_batches(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[NewJob], list[Inserted]]:
+def _insert_batches(
+    database: Statements, jobs: Iterable[NewJob], meanwhile: Callable[[], None] | None = None
+) -> tuple[list[NewJob], list[Inserted]]:
     """Insert batch by batch, so that memory is bounded by a batch. Return the jobs to announce, and all rows.
 
     If a job is refused, delete the jobs inserted before it: a savepoint would slow down every caller.
@@ -228,7 +269,7 @@ def _insert_batches(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[
     announced: list[NewJob] = []
     try:
         for batch in batches_of(jobs, _size, BATCH):
-            inserted += _insert_batch(database, batch, len(inserted))
+            inserted += _insert_batch(database, batch, len(inserted), meanwhile)
             announced += batch if announce.is_enqueue_announced() else []
     except Exception:
         created = [row.id for row in inserted if row.created]
@@ -239,10 +280,12 @@ def _insert_batches(database: Statements, jobs: Iterable[NewJob]) -> tuple[list[
     return announced, inserted
 
 
-def _insert_batch(database: Statements, batch: list[NewJob], offset: int) -> list[Inserted]:
+def _insert_batch(
+    database: Statements, batch: list[NewJob], offset: int, meanwhile: Callable[[], None] | None
+) -> list[Inserted]:
     """Insert one batch, in the order of keys, against deadlocks: of equal ones the first, or the last that replaces."""
     if not any(job.own_id or job.dedup_key is not None for job in batch):
-        return database.insert(batch, {})
+        return database.insert(batch, {}, meanwhile)
     if any(job.own_id for job in batch):
         # Ids given by the caller do not reflect the order of the calls.
         batch = [job._replace(place=position / 1e6) for position, job in enumerate(batch)]

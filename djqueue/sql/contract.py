@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,8 +35,12 @@ class Statements(Connection):
     # Enqueue
 
     @abstractmethod
-    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
+    def insert(
+        self, jobs: Sequence[NewJob], kv: Mapping[str, str], meanwhile: Callable[[], None] | None = None
+    ) -> list[Inserted]:
         """Insert jobs, or lock the ones that hold their dedup keys; kv is written if the only job is created.
+
+        Where the database works beside this process, `meanwhile` may be called before it has answered.
 
         Raise DuplicateJob, and insert nothing, when an own id is in use. Never use a savepoint.
         """

@@ -3,7 +3,7 @@ the rows that it changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -64,7 +64,9 @@ class Portable(Rows):
 
     # Enqueue
 
-    def insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str]) -> list[Inserted]:
+    def insert(
+        self, jobs: Sequence[NewJob], kv: Mapping[str, str], meanwhile: Callable[[], None] | None = None
+    ) -> list[Inserted]:
         own_ids = any(job.own_id for job in jobs)
         found = (self.own_transaction if kv or own_ids else self.own)(lambda: self._insert(jobs, kv))
         return [found[job.id] for job in jobs]

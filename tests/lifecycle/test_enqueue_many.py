@@ -3,16 +3,19 @@ from __future__ import annotations
 import tracemalloc
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import DataError, connections, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils.functional import SimpleLazyObject
 
 import djqueue
 from djqueue import call
 from djqueue.lifecycle import enqueue as enqueueing
 from djqueue.models import Job
+from tests.app.models import Place
 from tests.app.tasks import add, charge, later
 from tests.factories import DeadJobFactory
 from tests.tools import in_thread, in_threads, rows, statements_sent
@@ -176,6 +179,20 @@ def test_items_may_come_from_queries_on_the_same_connection(database, monkeypatc
     assert [job.id for job in jobs] == [handle.id for handle in handles]
     assert [job.args for job in jobs] == [[n] for n in range(200)]
     assert jobs[199].kwargs["b"] >= 60, "the last items were read when the first were inserted"
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_arguments_may_be_read_from_the_same_connection(database, monkeypatch, atomic):
+    """Such as request.user. On PostgreSQL, a batch is made while the connection is busy with the one before."""
+    monkeypatch.setattr(enqueueing, "BATCH", 60)
+    place = Place.objects.using(database).create(name="here")
+    read = partial(Place.objects.using(database).get, pk=place.pk)
+    items = [call(n, b=SimpleLazyObject(read) if n in (70, 130, 199) else None) for n in range(200)]
+    with transaction.atomic(using=database) if atomic else nullcontext():
+        handles = add.enqueue_many(items)
+    jobs = djqueue.Queue("default").claim(200)
+    assert [job.id for job in jobs] == [handle.id for handle in handles]
+    assert [job.args[0] for job in jobs if job.kwargs["b"] == place] == [70, 130, 199]
 
 
 def test_ids_have_the_order_of_the_items_across_batches(database, monkeypatch):

@@ -57,7 +57,7 @@ class Djqueue(System):
         text = text_of(size)
         for place in range(queues):
             bound = getattr(tasks, task).using(queue=queue_name(place, queues), **({"delay": delay} if delay else {}))
-            bound.enqueue_many(djqueue.call(number, text) for number in range(first + place, first + count, queues))
+            bound.enqueue_many([djqueue.call(number, text) for number in range(first + place, first + count, queues)])
 
     def unsettled(self) -> int:
         from djqueue.models import Job
