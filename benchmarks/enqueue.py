@@ -45,7 +45,7 @@ def main() -> None:
     ours = rate(count, lambda: nothing.enqueue_many(djqueue.call(n) for n in range(count)))
     print(f"bulk:   bare COPY {bare:>8.0f} jobs/s   enqueue_many {ours:>8.0f} jobs/s   ratio {ours / bare:.2f}")
     for threads in (1, options.threads):
-        each = max(1, count // 10 // threads)
+        each = max(1, count // threads // (10 if threads == 1 else 1))
         results = with_and_without_notify(threads, each, nothing.enqueue)
         inserted = rate(each * threads, partial(spread, threads, each, bare_insert))
         print(

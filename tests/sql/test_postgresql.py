@@ -16,7 +16,6 @@ from djqueue.core.identity import identity
 from djqueue.core.uuid7 import uuid7
 from djqueue.models import DeadJob, Job
 from djqueue.sql.columns import MAX_ERRORS, MAX_WORKER_IDS
-from djqueue.sql.postgresql import enqueue as enqueue_sql
 from djqueue.sql.postgresql.statements import PostgreSQL
 from tests.app.tasks import add
 from tests.tools import claim_one, eventually, in_thread, notifications, places, rows, statements_sent, waits_for_a_lock
@@ -35,21 +34,24 @@ def notified(database) -> Iterator[Callable[[], list[str]]]:
     listening.close()
 
 
-@pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_pgbouncer")
-def test_after_a_slow_enqueue_the_notification_follows_the_commit_in_the_same_message(database, notified, monkeypatch):
+@pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_bound", "postgresql_pgbouncer")
+def test_after_a_slow_enqueue_the_notification_follows_the_commit(database, notified, monkeypatch):
     monkeypatch.setattr(PostgreSQL, "inserts_are_slow", True)
     with statements_sent() as sent:
         handle = add.using(queue="mail").enqueue(1)
-    assert [sql.split()[0] for sql in sent] == ["BEGIN;"]
+    assert [sql.split()[0] for sql in sent] == ["INSERT", "SELECT"]
     assert handle.job().enqueued_at == handle.job().run_at
     assert notified() == ["djqueue_pending:mail"]
 
 
-@pytest.mark.databases("postgresql_bound")
-def test_values_that_the_server_binds_are_sent_with_one_statement(database, notified, monkeypatch):
+@pytest.mark.databases("postgresql")
+def test_in_a_transaction_the_notification_is_part_of_it(database, notified, monkeypatch):
     monkeypatch.setattr(PostgreSQL, "inserts_are_slow", True)
-    add.using(queue="mail").enqueue(1)
-    assert notified() == ["djqueue_pending:mail"]
+    with statements_sent() as sent, transaction.atomic(using=database):
+        add.using(queue="mail").enqueue(1)
+        transaction.set_rollback(True, using=database)
+    assert len([sql for sql in sent if "djqueue_job" in sql or "pg_notify" in sql]) == 1
+    assert notified() == []
 
 
 @contextmanager
@@ -80,8 +82,7 @@ def test_an_enqueue_that_fails_leaves_the_connection_usable(database, monkeypatc
 def test_an_enqueue_whose_notification_fails_after_the_commit_has_stored_the_job(database, monkeypatch, caplog):
     """An error would make the caller enqueue the job again."""
     monkeypatch.setattr(PostgreSQL, "inserts_are_slow", True)
-    working = enqueue_sql.insert_then_notify_sql
-    monkeypatch.setattr(enqueue_sql, "insert_then_notify_sql", lambda columns: working(columns) + "; SELECT 1 / 0")
+    monkeypatch.setattr(PostgreSQL, "_notify", lambda self, found: self.fetch("SELECT 1 / 0"))
     with caplog.at_level("WARNING", "djqueue"):
         handle = add.enqueue(1)
     assert handle.created

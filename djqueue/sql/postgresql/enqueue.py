@@ -53,20 +53,6 @@ def insert_plain_sql(columns: tuple[str, ...], notify: bool) -> str:
     """
 
 
-@cache
-def insert_then_notify_sql(columns: tuple[str, ...]) -> str:
-    """Return a message of four statements: the same INSERT in a transaction of its own, and the notification after it.
-
-    A transaction that inserts and notifies holds a lock of the whole server while it waits for the disk. One that only
-    notifies does not wait for the disk. NOTIFY is cheaper than pg_notify, but pg_stat_statements keeps an entry for
-    each of its payloads.
-    """
-    notify = (
-        f"SELECT pg_notify('{channels.BLOCKED}', %s)" if "limit_key" in columns else f"NOTIFY {channels.PENDING}, %s"
-    )
-    return f"BEGIN; {insert_plain_sql(columns, notify=False)}; COMMIT; {notify}"
-
-
 def due_later(job: NewJob, now: datetime) -> Inserted:
     """Return the row of a job that has a time or a delay; its time may have come already."""
     run_at = job.run_at or now + timedelta(seconds=job.delay)

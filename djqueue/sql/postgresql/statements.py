@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from itertools import accumulate
@@ -45,7 +44,7 @@ from djqueue.sql.connection import INTERRUPT_WITHIN, LockTimeout, own_transactio
 from djqueue.sql.throughput import count_done
 from djqueue.states import CancelOutcome, Outcome, Status
 
-from . import arrays, claim, control, enqueue, lease, limits, prepared, settle
+from . import arrays, claim, control, enqueue, lease, limits, notices, prepared, settle
 
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
@@ -57,7 +56,7 @@ BINARY = 1  # a format of psycopg's cursors
 COPY_FROM = 50
 
 # Seconds. An INSERT that takes longer may wait for the NOTIFY of others, or for a slow disk, which makes them wait. To
-# notify after the commit takes up to 0.1 ms more.
+# notify after the commit takes another round trip.
 SLOW_INSERT = 0.002
 
 
@@ -129,10 +128,7 @@ class PostgreSQL(Common):
             if meanwhile is not None:
                 meanwhile()
         if self.notify:
-            notices = [list(part) for part in zip(*wakeups, strict=True)]
-            self.fetch(
-                "SELECT pg_notify(w.channel, w.queue) FROM unnest(%s::text[], %s::text[]) w(channel, queue)", notices
-            )
+            self._notify(wakeups)
         return inserted
 
     def _insert_plain(self, job: NewJob) -> Inserted:
@@ -140,43 +136,27 @@ class PostgreSQL(Common):
         columns, params = tuple(values), list(values.values())
         status = enqueue.status_when_due(job)
         begun = time.perf_counter()
-        if self.notify and PostgreSQL.inserts_are_slow and self._accepts_several_statements():
-            _, payload = enqueue.wakeup(job, status)
-            sql = enqueue.insert_then_notify_sql(columns)
-            epoch = self.own(lambda: self._insert_then_notify(sql, [*params, payload], job))
-        else:
-            sql = enqueue.insert_plain_sql(columns, self.notify)
-            [[epoch, *_]] = self.own(lambda: prepared.fetch(self, sql, params))
+        notify_later = self.notify and PostgreSQL.inserts_are_slow and not self.in_caller_transaction()
+        sql = enqueue.insert_plain_sql(columns, self.notify and not notify_later)
+        [[epoch, *_]] = self.own(lambda: prepared.fetch(self, sql, params))
+        if notify_later:
+            self._notify_after_commit(job, enqueue.wakeup(job, status))
         PostgreSQL.inserts_are_slow = time.perf_counter() - begun > SLOW_INSERT
         now = instant(epoch)
         return Inserted(job.id, True, status, now, now)
 
-    def _accepts_several_statements(self) -> bool:
-        bound_by_server = self.connection.settings_dict["OPTIONS"].get("server_side_binding")
-        return not bound_by_server and not self.in_caller_transaction()
-
-    def _insert_then_notify(self, sql: str, params: Sequence[Any], job: NewJob) -> float:
-        """Insert a job, notify after the commit, and return when it was inserted, in seconds since 1970."""
-        with self.connection.cursor() as cursor:
-            try:
-                cursor.execute(sql, params)
-                cursor.nextset()  # after that of BEGIN
-                [[epoch, *_]] = cursor.fetchall()
-                return float(epoch)
-            except BaseException as error:
-                with suppress(Exception):  # a lost connection has nothing to roll back
-                    self.connection.connection.rollback()
-                if not isinstance(error, DatabaseError) or not self._is_stored(job):
-                    raise
-        # The error came after the commit: the caller must not enqueue the job again.
-        logger.warning("notification failed, workers find the job when they poll job=%s", job.id, exc_info=True)
-        return self.now().timestamp()
-
-    def _is_stored(self, job: NewJob) -> bool:
+    def _notify_after_commit(self, job: NewJob, notice: notices.Notice) -> None:
+        """Send a notice; log an error, because the caller must not enqueue the job again."""
         try:
-            return job.id in self._taken([job.id], [job.id])
+            notices.of_databases[self.alias].send(notice, self._notify)
         except (DatabaseError, InterfaceError):
-            return False  # unknown: the connection is lost
+            logger.warning("notification failed, workers find the job when they poll job=%s", job.id, exc_info=True)
+
+    def _notify(self, found: Iterable[notices.Notice]) -> None:
+        self.fetch(
+            "SELECT pg_notify(n.channel, n.payload) FROM unnest(%s::text[], %s::text[]) AS n(channel, payload)",
+            [list(part) for part in zip(*found, strict=True)],
+        )
 
     def _insert(self, jobs: Sequence[NewJob], kv: Mapping[str, str], conflict: str) -> dict[UUID, Inserted]:
         if len(jobs) == 1:  # plain values are cheaper to send than arrays of one
