@@ -37,7 +37,7 @@ class Sender:
 
 @pytest.mark.databases("postgresql")
 def test_the_notifications_of_many_threads_all_arrive(database, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", True)
+    monkeypatch.setattr(PostgreSQL, "slow_inserts", 1000)
     monkeypatch.setattr(statements, "SLOW_INSERT", -1.0)
 
     def enqueue(thread: int) -> None:

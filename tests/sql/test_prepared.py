@@ -25,7 +25,7 @@ BEHIND_POOLER = 8  # transactions that the pooler spreads over all of its server
 def quick_inserts(monkeypatch) -> None:
     """However busy the machine is: while inserts are slow, another statement is sent."""
     monkeypatch.setattr(statements, "SLOW_INSERT", float("inf"))
-    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", False)
+    monkeypatch.setattr(PostgreSQL, "slow_inserts", 0)
 
 
 def ask(database: str, sql: str) -> list[Any]:

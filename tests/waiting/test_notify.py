@@ -151,10 +151,10 @@ def listening(database) -> Iterator[Callable[[], Ear]]:
         connection.close()
 
 
-@pytest.fixture(params=[False, True], ids=["fast", "slow"])
+@pytest.fixture(params=[0, 1000], ids=["fast", "slow"])
 def either_speed(request, monkeypatch) -> None:
     """The first enqueue sends its notification with the INSERT, or after it."""
-    monkeypatch.setattr(PostgreSQL, "inserts_are_slow", request.param)
+    monkeypatch.setattr(PostgreSQL, "slow_inserts", request.param)
 
 
 @pytest.mark.parametrize("act", OF_A_HELD_JOB)

@@ -58,10 +58,12 @@ COPY_FROM = 50
 # Seconds. An INSERT that takes longer may wait for the NOTIFY of others, or for a slow disk, which makes them wait. To
 # notify after the commit takes another round trip.
 SLOW_INSERT = 0.002
+# So many slow ones in a row are more than a moment in which the machine was busy.
+MANY_SLOW = 8
 
 
 class PostgreSQL(Common):
-    inserts_are_slow = False  # the last one of this process was
+    slow_inserts = 0  # of this process since the last one that was not
     walk_sql = f"AND {arrays.ANY_PLACE}"
 
     def now(self) -> datetime:
@@ -136,12 +138,12 @@ class PostgreSQL(Common):
         columns, params = tuple(values), list(values.values())
         status = enqueue.status_when_due(job)
         begun = time.perf_counter()
-        notify_later = self.notify and PostgreSQL.inserts_are_slow and not self.in_caller_transaction()
+        notify_later = self.notify and PostgreSQL.slow_inserts >= MANY_SLOW and not self.in_caller_transaction()
         sql = enqueue.insert_plain_sql(columns, self.notify and not notify_later)
         [[epoch, *_]] = self.own(lambda: prepared.fetch(self, sql, params))
         if notify_later:
             self._notify_after_commit(job, enqueue.wakeup(job, status))
-        PostgreSQL.inserts_are_slow = time.perf_counter() - begun > SLOW_INSERT
+        PostgreSQL.slow_inserts = PostgreSQL.slow_inserts + 1 if time.perf_counter() - begun > SLOW_INSERT else 0
         now = instant(epoch)
         return Inserted(job.id, True, status, now, now)
 

@@ -39,8 +39,8 @@ VARIANTS = [
     Variant(
         "slow enqueue in a transaction notifies apart from it",
         "sql/postgresql/statements.py",
-        "self.notify and PostgreSQL.inserts_are_slow and not self.in_caller_transaction()",
-        "self.notify and PostgreSQL.inserts_are_slow",
+        "self.notify and PostgreSQL.slow_inserts >= MANY_SLOW and not self.in_caller_transaction()",
+        "self.notify and PostgreSQL.slow_inserts >= MANY_SLOW",
         "sql/test_postgresql.py::test_in_a_transaction_the_notification_is_part_of_it",
     ),
     Variant(
