@@ -18,7 +18,7 @@ from djqueue.core.records import Settlement
 from djqueue.exceptions import DjqueueError
 from djqueue.states import Verdict
 
-CAPACITY = 4096  # jobs that one process can hold
+CAPACITY = 1024  # jobs that one process can hold
 
 FREE, HELD, RUNNING, ENDED = 0, 1, 2, 3
 

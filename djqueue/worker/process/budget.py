@@ -15,7 +15,7 @@ from .in_hand import Counts
 COROUTINES = 100  # at once in one process
 # Seconds of work to claim ahead for the threads: enough to keep them busy during a round trip.
 WORK_IN_HAND = 0.05
-MOST_IN_HAND = 2000
+MOST_IN_HAND = 600
 # Seconds after which jobs that wait for a thread are given back: another process may have a free thread.
 STUCK_AFTER = 0.5
 # Seconds for which threads that run short jobs may seem busy: each of them waits for Python's lock.
