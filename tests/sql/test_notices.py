@@ -52,8 +52,9 @@ def test_the_notifications_of_many_threads_all_arrive(database, monkeypatch):
     assert sorted(heard) == sorted(f"q{thread}-{n}" for thread in range(16) for n in range(25))
 
 
-def test_when_a_call_returns_its_notice_was_sent_after_it_began():
+def test_when_a_call_returns_its_notice_was_sent_after_it_began(monkeypatch):
     """An older statement with the same notice came before the commit: a worker may have found nothing then."""
+    monkeypatch.setattr("djqueue.sql.postgresql.notices.PATIENCE", 60)
     notices, clock, begun, calls = Notices(), count(), {}, []
 
     def send(found: Iterable[Notice]) -> None:
