@@ -1,7 +1,7 @@
 """Measure how fast jobs are created: compare `enqueue_many` with a plain COPY of the same rows, and single enqueues
 with a plain INSERT, with NOTIFY on and off, from one thread and from several, in autocommit mode and in transactions.
 
-    python -m benchmarks.enqueue [--jobs 50000] [--threads 8] [--least 0.8]
+    python -m benchmarks.enqueue [--jobs 50000] [--threads 8] [--least 0.9]
 
 The temporary server waits for its disk, as one in production does. DATABASE_URL names another; its database is filled.
 
