@@ -35,7 +35,7 @@ test-processes: $(READY)  ## the long tests, which start, kill and stop real wor
 test-faults: $(READY)  ## minutes of outages, crashes and contention, and two bounds; the short ones are in `make test`
 	$(BIN)/python -m pytest -m faults tests/faults $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.pickup --snapshot 180 --most 20
-	$(BIN)/python -m benchmarks.enqueue --jobs 8000 --threads 80 --least 0.9
+	$(BIN)/python -m benchmarks.enqueue --clients 1x200 200x1 --seconds 3 --rounds 5 --least 0.9
 
 test-failover: $(READY)  ## kill the primary of a Patroni cluster ten times under load, switch over five times, and audit
 	$(BIN)/python -m benchmarks.cluster failover $(CLUSTER_ARGS)
