@@ -1,11 +1,13 @@
 """Measure how much a requeue of many dead jobs from the terminal slows down a worker that drains no-op jobs meanwhile.
 
-python -m benchmarks.requeue [--dead 100000] [--threads 4] [--seconds 10] [--rounds 1]
+python -m benchmarks.requeue [--delete] [--dead 100000] [--threads 4] [--seconds 10] [--rounds 1]
 
 The worker consumes the queue "work", which never runs empty; the dead jobs are requeued to another one, so that every
 job that ends was claimed beside the requeue. The rate is measured before the requeue, and then in turns while the
 command runs and while it is stopped (SIGSTOP), until it is finished: the ratio compares turns that follow each other,
 so that other work on the machine hardly affects it.
+
+With --delete, the dead jobs are deleted instead, by `djqueue sweep`.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ from contextlib import suppress
 from benchmarks.database import set_up
 
 STOCK = 200_000  # pending jobs of the worker
+REQUEUE = ["requeue", "--queue", "dead", "--yes"]
+DELETE = ["sweep", "--queue", "dead", "--dead-older-than", "1h", "--yes"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--delete", action="store_true")
     parser.add_argument("--dead", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -46,11 +51,12 @@ def main() -> None:
 def measure(number: int, options: argparse.Namespace) -> float:
     prepare(options.dead)
     before = rate(options.seconds)
-    during, stopped, seconds = rates_during_requeue(options.dead, options.seconds)
+    during, stopped, seconds = rates_during(DELETE if options.delete else REQUEUE, options.dead, options.seconds)
     ratio = during / stopped
+    done = "deleted" if options.delete else "requeued"
     print(
         f"round {number}: {before:,.0f} jobs/s before, {during:,.0f} during, {stopped:,.0f} while it is stopped: "
-        f"ratio {ratio:.2f}; {options.dead:,} jobs requeued in {seconds:.1f} s ({options.dead / seconds:,.0f}/s)",
+        f"ratio {ratio:.2f}; {options.dead:,} jobs {done} in {seconds:.1f} s ({options.dead / seconds:,.0f}/s)",
         flush=True,
     )
     return ratio
@@ -66,7 +72,8 @@ def prepare(dead: int) -> None:
     Job.objects.filter(queue="dead").delete()
     nothing = "'benchmarks.tasks.nothing'"
     error = """'{"attempt":3,"message":"boom","traceback":"' || repeat('x', 500) || E'"}\\n'"""
-    fill("djqueue_deadjob", dead, queue="'dead'", task=nothing, failed_at="now()", last_error="'boom'", errors=error)
+    failed_at = "now() - interval '1 day'"
+    fill("djqueue_deadjob", dead, queue="'dead'", task=nothing, failed_at=failed_at, last_error="'boom'", errors=error)
     assert DeadJob.objects.count() == dead
     top_up()
     with connection.cursor() as cursor:
@@ -91,17 +98,14 @@ def rate(seconds: float) -> float:
     return counted(first, start)
 
 
-def rates_during_requeue(dead: int, seconds: float) -> tuple[float, float, float]:
-    """Requeue the dead jobs with the real command.
+def rates_during(command: list[str], dead: int, seconds: float) -> tuple[float, float, float]:
+    """Requeue or delete the dead jobs with the real command.
 
     Return the rates while it runs and while it is stopped, and how many seconds it ran.
     """
     from djqueue.models import DeadJob, Job
 
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.manage", "djqueue", "requeue", "--queue", "dead", "--yes"],
-        env=os.environ.copy(),
-    )
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.manage", "djqueue", *command], env=os.environ.copy())
     wait_until(lambda: DeadJob.objects.count() < dead or process.poll() is not None)  # not while Python starts
     jobs, spent = {True: 0, False: 0}, {True: 0.0, False: 0.0}
     running = True
@@ -116,8 +120,9 @@ def rates_during_requeue(dead: int, seconds: float) -> tuple[float, float, float
         running = not running
         process.send_signal(signal.SIGCONT if running else signal.SIGSTOP)
     if process.returncode != 0:
-        raise SystemExit(f"the requeue failed with code {process.returncode}")
-    assert Job.objects.filter(queue="dead").count() == dead
+        raise SystemExit(f"the command failed with code {process.returncode}")
+    assert not DeadJob.objects.exists()
+    assert Job.objects.filter(queue="dead").count() == (dead if command is REQUEUE else 0)
     assert Job.objects.filter(queue="work", status="pending").exists(), "the worker ran out of jobs"
     return jobs[True] / spent[True], jobs[False] / spent[False], spent[True]
 
