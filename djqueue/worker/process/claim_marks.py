@@ -17,7 +17,7 @@ from djqueue.lifecycle.claim import ClaimedJob
 
 # A claim of few jobs that takes longer than SLOW seconds may have walked over many index entries. Only several in a row
 # count: a single one may have had to connect, or to wait for a processor.
-SLOW, FEW, IN_A_ROW = 0.01, 50, 4
+SLOW, FEW, IN_A_ROW = 0.005, 50, 4
 FORGET_AFTER = 2.0
 # If none of so many claims from a mark is clearly faster, the walk is not the cause: use no marks for some seconds.
 TRIES = 3
