@@ -19,6 +19,8 @@ from django.test.utils import setup_databases, teardown_databases
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from djqueue.sql.postgresql.rushes import rush_of
+from djqueue.sql.postgresql.statements import PostgreSQL
 from tests import postgres
 from tests.pgbouncer import pgbouncer
 from tests.proxy import Proxy
@@ -65,6 +67,8 @@ def database(request: pytest.FixtureRequest, django_db_setup: object, django_db_
     """The alias of the database under test, empty before and after; what the test writes is committed."""
     alias = getattr(request, "param", "postgresql")
     settings.DJQUEUE = {"DATABASE": alias}
+    rush_of.cache_clear()  # a test before may have been in a rush
+    PostgreSQL.slow_share = 0.0
     if alias == "postgresql_pgbouncer":
         request.getfixturevalue("through_pgbouncer")
     with django_db_blocker.unblock():

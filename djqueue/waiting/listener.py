@@ -20,7 +20,8 @@ from djqueue.core.records import JobRecord, WaitOutcome
 from djqueue.sql import statements_on
 from djqueue.states import TERMINAL
 
-from .wakeup_sources import ANYTHING, Source, Wakeup, answered_in_time, open_source
+from .rushes import Wakeup
+from .wakeup_sources import ANYTHING, Source, answered_in_time, open_source
 
 # Seconds without callers after which the connection is closed. It is short, because an open connection prevents a test
 # database from being dropped.

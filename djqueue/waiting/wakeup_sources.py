@@ -22,10 +22,19 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from djqueue.conf import config
-from djqueue.core.channels import BLOCKED, CHECK, ENDED, PENDING, SCHEDULED
+from djqueue.core.channels import (
+    BLOCKED,
+    CHANNEL_OF_RUSH,
+    CHECK,
+    ENDED,
+    PENDING,
+    RUSHES,
+    SCHEDULED,
+    parse_rush_request,
+)
 from djqueue.core.log import logger
 
-Wakeup = tuple[str, str | None]  # channel and queue; None stands for any
+from .rushes import Rushes, Wakeup
 
 ANYTHING: list[Wakeup] = [(PENDING, None), (SCHEDULED, None), (ENDED, None), (BLOCKED, None)]
 
@@ -123,6 +132,7 @@ class Listen(Source):
         super().__init__(alias, interrupt)
         self.received: list[Wakeup] = []
         self.channels: set[str] = set()
+        self.rushes = Rushes()
         try:
             self._connect()
         except BaseException:
@@ -140,9 +150,11 @@ class Listen(Source):
         new = set(channels) - self.channels
         if new:
             with answered_in_time(self.connection), self.connection.cursor() as cursor:
-                for channel in sorted(new):
+                for channel in sorted(new | {RUSHES[channel] for channel in new & RUSHES.keys()}):
                     cursor.execute(f"LISTEN {channel}")
             self.channels |= new
+            for channel in new & RUSHES.keys():
+                self.rushes.may_have_begun((channel, None))
         return [(channel, None) for channel in new]
 
     def works(self, alias: str) -> bool:
@@ -160,10 +172,11 @@ class Listen(Source):
         return bool(self.received)
 
     def wait(self, timeout: float) -> Iterable[Wakeup]:
-        now = time.monotonic()
         if not self.received:
-            self.sleep(min(timeout, self.next_check - now), self.driver.fileno())
+            wake_at = min(self.next_check, self.rushes.next_at())
+            self.sleep(min(timeout, wake_at - time.monotonic()), self.driver.fileno())
         self._collect()
+        self.received += self.rushes.due()
         if time.monotonic() >= self.next_check:
             self.next_check = time.monotonic() + SAFETY_POLL
             self._check_connection()
@@ -179,11 +192,20 @@ class Listen(Source):
     def _collect(self) -> None:
         self.driver.pgconn.consume_input()
         while (notify := self.driver.pgconn.notifies()) is not None:
-            self.received.append((notify.relname.decode(), notify.extra.decode() or None))
+            self._hear(notify.relname.decode(), notify.extra.decode())
 
     def _receive(self, notify: Any) -> None:
         # Called for notifications that arrive while a query runs on this connection.
-        self.received.append((notify.channel, notify.payload or None))
+        self._hear(notify.channel, notify.payload)
+
+    def _hear(self, channel: str, payload: str) -> None:
+        if channel in CHANNEL_OF_RUSH:
+            lasts, payload = parse_rush_request(payload)
+            wakeup = (CHANNEL_OF_RUSH[channel], payload or None)
+            self.rushes.began(wakeup, lasts)
+        else:
+            wakeup = (channel, payload or None)
+        self.received.append(wakeup)
 
 
 # epoll, the default, takes four more system calls to wait once.

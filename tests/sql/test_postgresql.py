@@ -36,7 +36,7 @@ def notified(database) -> Iterator[Callable[[], list[str]]]:
 
 @pytest.mark.databases("postgresql", "postgresql_pool", "postgresql_bound", "postgresql_pgbouncer")
 def test_after_a_slow_enqueue_the_notification_follows_the_commit(database, notified, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "slow_inserts", 1000)
+    monkeypatch.setattr(PostgreSQL, "slow_share", 1.0)
     with statements_sent() as sent:
         handle = add.using(queue="mail").enqueue(1)
     assert [sql.split()[0] for sql in sent] == ["INSERT", "SELECT"]
@@ -46,7 +46,7 @@ def test_after_a_slow_enqueue_the_notification_follows_the_commit(database, noti
 
 @pytest.mark.databases("postgresql")
 def test_in_a_transaction_the_notification_is_part_of_it(database, notified, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "slow_inserts", 1000)
+    monkeypatch.setattr(PostgreSQL, "slow_share", 1.0)
     with statements_sent() as sent, transaction.atomic(using=database):
         add.using(queue="mail").enqueue(1)
         transaction.set_rollback(True, using=database)
@@ -63,9 +63,9 @@ def no_inserts(database: str) -> Iterator[None]:
 
 
 @pytest.mark.databases("postgresql")
-@pytest.mark.parametrize("slow", [0, 1000])
+@pytest.mark.parametrize("slow", [0.0, 1.0])
 def test_an_enqueue_that_fails_leaves_the_connection_usable(database, monkeypatch, slow):
-    monkeypatch.setattr(PostgreSQL, "slow_inserts", slow)
+    monkeypatch.setattr(PostgreSQL, "slow_share", slow)
 
     def fails() -> None:
         with connections[database].cursor() as cursor:
@@ -81,8 +81,8 @@ def test_an_enqueue_that_fails_leaves_the_connection_usable(database, monkeypatc
 @pytest.mark.databases("postgresql", "postgresql_pgbouncer")
 def test_an_enqueue_whose_notification_fails_after_the_commit_has_stored_the_job(database, monkeypatch, caplog):
     """An error would make the caller enqueue the job again."""
-    monkeypatch.setattr(PostgreSQL, "slow_inserts", 1000)
-    monkeypatch.setattr(PostgreSQL, "_notify", lambda self, found: self.fetch("SELECT 1 / 0"))
+    monkeypatch.setattr(PostgreSQL, "slow_share", 1.0)
+    monkeypatch.setattr(PostgreSQL, "_send", lambda self, notice: self.fetch("SELECT 1 / 0"))
     with caplog.at_level("WARNING", "djqueue"):
         handle = add.enqueue(1)
     assert handle.created
@@ -93,14 +93,13 @@ def test_an_enqueue_whose_notification_fails_after_the_commit_has_stored_the_job
 
 
 @pytest.mark.databases("postgresql")
-def test_an_enqueue_that_waited_counts_as_slow(database, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "slow_inserts", 0)
+def test_an_enqueue_that_waited_counts_as_slow(database):
     with ThreadPoolExecutor(1) as pool:
         with no_inserts(database):
             enqueued = pool.submit(in_thread, add.enqueue, 1)
             eventually(lambda: waits_for_a_lock(database))
         assert enqueued.result().created
-    assert PostgreSQL.slow_inserts == 1
+    assert PostgreSQL.slow_share > 0
 
 
 @pytest.mark.databases(*LIKE_POSTGRESQL)

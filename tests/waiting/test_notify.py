@@ -151,10 +151,10 @@ def listening(database) -> Iterator[Callable[[], Ear]]:
         connection.close()
 
 
-@pytest.fixture(params=[0, 1000], ids=["fast", "slow"])
-def either_speed(request, monkeypatch) -> None:
+@pytest.fixture(params=[0.0, 1.0], ids=["fast", "slow"])
+def either_speed(request, monkeypatch, database) -> None:
     """The first enqueue sends its notification with the INSERT, or after it."""
-    monkeypatch.setattr(PostgreSQL, "slow_inserts", request.param)
+    monkeypatch.setattr(PostgreSQL, "slow_share", request.param)
 
 
 @pytest.mark.parametrize("act", OF_A_HELD_JOB)

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from djqueue.core import channels
 
-# A notification is sent by the statement that makes it true, and arrives with its commit or not at all; only that of a
-# slow enqueue follows the commit (see notices). It is part of what the statement returns: a CTE that nothing refers to
-# would not run.
+# A notification is sent by the statement that makes it true, and arrives with its commit or not at all; in a rush, a
+# request follows the commit instead (see rushes). It is part of what the statement returns: a CTE that nothing refers
+# to would not run.
 WAKE_FOR_PENDING = f", pg_notify('{channels.PENDING}', j.queue)"
 WAKE_FOR_BLOCKED = f", CASE WHEN j.limit_key IS NOT NULL THEN pg_notify('{channels.BLOCKED}', j.limit_key) END"
 # For a dedup hit too: a worker that skipped the row while the hit had it locked sleeps until it is notified.

@@ -44,7 +44,8 @@ from djqueue.sql.connection import INTERRUPT_WITHIN, LockTimeout, own_transactio
 from djqueue.sql.throughput import count_done
 from djqueue.states import CancelOutcome, Outcome, Status
 
-from . import arrays, claim, control, enqueue, lease, limits, notices, prepared, settle
+from . import arrays, claim, control, enqueue, lease, limits, prepared, settle
+from .rushes import MANY, Notice, rush_of
 
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
@@ -58,12 +59,10 @@ COPY_FROM = 50
 # Seconds. An INSERT that takes longer may wait for the NOTIFY of others, or for a slow disk, which makes them wait. To
 # notify after the commit takes another round trip.
 SLOW_INSERT = 0.002
-# So many slow ones in a row are more than a moment in which the machine was busy.
-MANY_SLOW = 8
 
 
 class PostgreSQL(Common):
-    slow_inserts = 0  # of this process since the last one that was not
+    slow_share = 0.0  # how many of the last inserts of this process were slow, from 0 to 1
     walk_sql = f"AND {arrays.ANY_PLACE}"
 
     def now(self) -> datetime:
@@ -137,24 +136,24 @@ class PostgreSQL(Common):
         values = enqueue.plain_values(job)
         columns, params = tuple(values), list(values.values())
         status = enqueue.status_when_due(job)
+        notice = enqueue.wakeup(job, status)
+        rush = rush_of(self.alias, notice)
+        slow = PostgreSQL.slow_share > 0.5
+        notify_later = self.notify and not self.in_caller_transaction() and rush.is_on(slow=slow)
         begun = time.perf_counter()
-        notify_later = self.notify and PostgreSQL.slow_inserts >= MANY_SLOW and not self.in_caller_transaction()
         sql = enqueue.insert_plain_sql(columns, self.notify and not notify_later)
         [[epoch, *_]] = self.own(lambda: prepared.fetch(self, sql, params))
+        PostgreSQL.slow_share += ((time.perf_counter() - begun > SLOW_INSERT) - PostgreSQL.slow_share) / MANY
         if notify_later:
-            self._notify_after_commit(job, enqueue.wakeup(job, status))
-        PostgreSQL.slow_inserts = PostgreSQL.slow_inserts + 1 if time.perf_counter() - begun > SLOW_INSERT else 0
+            try:
+                rush.notify(notice, self._send, slow=slow)
+            except (DatabaseError, InterfaceError):  # not raised: the caller must not enqueue the job again
+                message = "notification failed, workers find the job when they poll job=%s"
+                logger.warning(message, job.id, exc_info=True)
         now = instant(epoch)
         return Inserted(job.id, True, status, now, now)
 
-    def _notify_after_commit(self, job: NewJob, notice: notices.Notice) -> None:
-        """Send a notice; log an error, because the caller must not enqueue the job again."""
-        try:
-            notices.of_databases[self.alias].send(notice, self._notify)
-        except (DatabaseError, InterfaceError):
-            logger.warning("notification failed, workers find the job when they poll job=%s", job.id, exc_info=True)
-
-    def _notify(self, found: Iterable[notices.Notice]) -> None:
+    def _notify(self, found: Iterable[Notice]) -> None:
         self.fetch(
             "SELECT pg_notify(n.channel, n.payload) FROM unnest(%s::text[], %s::text[]) AS n(channel, payload)",
             [list(part) for part in zip(*found, strict=True)],
@@ -323,9 +322,12 @@ class PostgreSQL(Common):
     def _wake_for_waiting(self) -> str:
         return arrays.WAKE_FOR_WAITING if self.notify else ""
 
+    def _send(self, notice: Notice) -> None:
+        self.fetch("SELECT pg_notify(%s, %s)", notice)
+
     def wake(self, queue: str) -> None:
         if self.notify:
-            self.fetch("SELECT pg_notify(%s, %s)", [channels.PENDING, queue])
+            self._send((channels.PENDING, queue))
 
     def wake_limits(self, keys: Iterable[str] = ("",)) -> None:
         if self.notify:
@@ -333,7 +335,7 @@ class PostgreSQL(Common):
 
     def wake_scheduler(self) -> None:
         if self.notify:
-            self.fetch("SELECT pg_notify(%s, '')", [channels.SCHEDULED])
+            self._send((channels.SCHEDULED, ""))
 
     def interrupt(self, session_id: int | None) -> None:
         driver: Any = self.connection.connection

@@ -6,6 +6,8 @@ from tests.mutations.variant import Variant
 
 SETTLED = "waiting/test_notify.py::test_settling_a_job_notifies"
 WAITING = "waiting/test_notify.py::test_making_jobs_wait_or_end_notifies"
+LOOKED_FOR = "sql/test_rushes.py::test_every_job_is_looked_for_soon_after_its_commit"
+RUSH = "sql/test_rushes.py::test_a_listener_looks_until_the_end_of_a_rush"
 
 _ELSE = 'ELSE pg_notify(\'{channels.PENDING}\', queue) END"""'
 
@@ -23,42 +25,102 @@ VARIANTS = [
         WAITING,
     ),
     Variant(
-        "enqueue after a slow one without NOTIFY",
+        "enqueue in a rush without NOTIFY",
         "sql/postgresql/statements.py",
-        "notices.of_databases[self.alias].send(notice, self._notify)",
+        "rush.notify(notice, self._send, slow=slow)",
         "pass",
         WAITING,
     ),
     Variant(
-        "limited enqueue after a slow one notifies as a plain one",
+        "limited enqueue in a rush notifies as a plain one",
         "sql/postgresql/statements.py",
-        "self._notify_after_commit(job, enqueue.wakeup(job, status))",
-        "self._notify_after_commit(job, enqueue.wakeup(job, Status.PENDING))",
+        "notice = enqueue.wakeup(job, status)",
+        "notice = enqueue.wakeup(job, Status.PENDING)",
         "waiting/test_notify.py::test_what_concerns_a_limit_notifies",
     ),
     Variant(
-        "slow enqueue in a transaction notifies apart from it",
+        "enqueue of a rush in a transaction notifies apart from it",
         "sql/postgresql/statements.py",
-        "self.notify and PostgreSQL.slow_inserts >= MANY_SLOW and not self.in_caller_transaction()",
-        "self.notify and PostgreSQL.slow_inserts >= MANY_SLOW",
+        "self.notify and not self.in_caller_transaction() and rush.is_on",
+        "self.notify and rush.is_on",
         "sql/test_postgresql.py::test_in_a_transaction_the_notification_is_part_of_it",
     ),
     Variant(
         "error of a notification after the commit is raised",
         "sql/postgresql/statements.py",
-        'except (DatabaseError, InterfaceError):\n            logger.warning("notification failed',
-        'except ZeroDivisionError:\n            logger.warning("notification failed',
+        "except (DatabaseError, InterfaceError):  # not raised",
+        "except ZeroDivisionError:  # not raised",
         "sql/test_postgresql.py::test_an_enqueue_whose_notification_fails_after_the_commit_has_stored_the_job",
     ),
     Variant(
-        "notice counts as sent by a statement that began before it",
-        "sql/postgresql/notices.py",
-        "            self.last.ended.wait(PATIENCE)\n        finally:\n            with self.lock:\n"
-        "                self.last, self.open = group, _Group()\n        try:\n            send(group.notices)\n",
-        "            self.last.ended.wait(PATIENCE)\n            send(group.notices)\n        finally:\n"
-        "            with self.lock:\n                self.last, self.open = group, _Group()\n"
-        "        try:\n            pass\n",
-        "sql/test_notices.py::test_when_a_call_returns_its_notice_was_sent_after_it_began",
+        "rush lasts from when its request has been sent",
+        "sql/postgresql/rushes.py",
+        "self.until = now + lasts",
+        "self.until = time.monotonic() + lasts",
+        LOOKED_FOR,
+    ),
+    Variant(
+        "rush need only last until the job is sent to the database",
+        "sql/postgresql/rushes.py",
+        "        now = time.monotonic()\n        is_rush",
+        "        now = self.enqueued[-1]\n        is_rush",
+        LOOKED_FOR,
+    ),
+    Variant(
+        "rush silences notifications though its request failed",
+        "sql/postgresql/rushes.py",
+        "        send(rush_request(*notice, lasts))\n        self.until = now + lasts",
+        "        self.until = now + lasts\n        send(rush_request(*notice, lasts))",
+        "sql/test_rushes.py::test_after_a_request_that_fails_the_next_job_sends_one",
+    ),
+    Variant(
+        "every thread renews a rush",
+        "sql/postgresql/rushes.py",
+        "        self.renew_at = now + lasts * 0.75",
+        "        self.renew_at = now",
+        "sql/test_rushes.py::test_others_rely_on_a_rush_while_a_thread_renews_it",
+    ),
+    Variant(
+        "rush of one queue silences all",
+        "sql/postgresql/statements.py",
+        "rush_of(self.alias, notice)",
+        'rush_of(self.alias, ("", ""))',
+        "sql/test_rushes.py::test_a_rush_of_enqueues_leaves_out_no_queue",
+    ),
+    Variant(
+        "worker does not look when a rush is over",
+        "waiting/rushes.py",
+        "if last_at <= now:",
+        "if last_at <= now + LOOK_EVERY:",
+        "sql/test_rushes.py::test_the_last_look_is_at_the_end",
+    ),
+    Variant(
+        "worker that begins to listen relies on requests",
+        "waiting/wakeup_sources.py",
+        "self.rushes.may_have_begun((channel, None))",
+        "pass",
+        "sql/test_rushes.py::test_who_begins_to_listen_looks_until_a_rush_must_be_over",
+    ),
+    Variant(
+        "worker does not hear of rushes",
+        "waiting/wakeup_sources.py",
+        "sorted(new | {RUSHES[channel] for channel in new & RUSHES.keys()})",
+        "sorted(new)",
+        RUSH,
+    ),
+    Variant(
+        "short rush of a process ends the long one of another",
+        "waiting/rushes.py",
+        "last_at = max(last_at, self.looks[wakeup].last_at)",
+        "pass",
+        RUSH,
+    ),
+    Variant(
+        "worker looks once in a rush",
+        "waiting/wakeup_sources.py",
+        "            self.rushes.began(wakeup, lasts)",
+        "            pass",
+        RUSH,
     ),
     Variant(
         "dedup hit and delayed enqueue without NOTIFY",
