@@ -78,6 +78,16 @@ def statements_sent() -> Iterator[list[str]]:
             sent.append(sql)
 
 
+class Clock:
+    """A monotonic clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Look until there is something; what other processes do has no event to wait for."""
     deadline = time.monotonic() + seconds

@@ -24,19 +24,11 @@ from djqueue.waiting import wakeup_sources
 from djqueue.waiting.rushes import LOOK_EVERY, LOOK_IN_CASE_EVERY, Rushes
 from djqueue.waiting.wakeup_sources import Listen
 from tests.app.tasks import add
-from tests.tools import eventually, in_thread, in_threads
+from tests.tools import Clock, eventually, in_thread, in_threads
 
 MAIL = (PENDING, "mail")
 SHORT, LONG = rush_request(*MAIL, SHORTEST_RUSH), rush_request(*MAIL, LONGEST_RUSH)
 QUICK, OFTEN, SELDOM = FAST / MANY / 2, SLOW / MANY / 2, SLOW  # pauses between enqueues
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

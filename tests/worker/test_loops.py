@@ -21,19 +21,9 @@ from djqueue.worker.supervisor.heartbeats import Heartbeats, ProcessStatus
 from djqueue.worker.supervisor.periodic import Periodic, PeriodicThread
 from djqueue.worker.supervisor.scheduler import Scheduler
 from tests.conftest import PLAIN
-from tests.tools import eventually, rows
+from tests.tools import Clock, eventually, rows
 from tests.worker import tasks
 from tests.worker.process.test_worker import running
-
-
-class Clock:
-    """A monotonic clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
