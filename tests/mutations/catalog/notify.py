@@ -116,6 +116,13 @@ VARIANTS = [
         RUSH,
     ),
     Variant(
+        "jobs after a request are left lying",
+        "waiting/wakeup_sources.py",
+        "            self.rushes.began(wakeup, lasts)",
+        "            pass",
+        "sql/test_rushes.py::test_no_job_is_left_lying_after_a_rush",
+    ),
+    Variant(
         "worker looks once in a rush",
         "waiting/wakeup_sources.py",
         "            self.rushes.began(wakeup, lasts)",
